@@ -4,7 +4,8 @@
 //! that took its place is told while it waits for those who had a session (state `reconnect`); after that the session is lost.
 //!
 //! Invariants: a request that was answered as unsafe waits for its safe answer; where the server is another by then, it is repeated
-//! with the number of the inode that it made. An inode's capability is held by one call, or given back.
+//! with the number of the inode that it made, in the order of the answers and before it is said what is held. An inode's capability is
+//! held by one call, or given back.
 
 mod held;
 
@@ -80,7 +81,8 @@ struct Pending {
     hold: Option<watch::Sender<Held>>,
     reply: oneshot::Sender<crate::Result<MClientReply>>,
     sent: bool,
-    early: Option<MClientReply>,
+    /// The unsafe answer, and which of them it was.
+    early: Option<(u64, MClientReply)>,
     until: Duration,
 }
 
@@ -118,6 +120,8 @@ pub struct Session {
     pushed: u64,
     pending: BTreeMap<u64, Pending>,
     last_tid: u64,
+    /// Unsafe answers so far.
+    earlies: u64,
     commands: BTreeMap<u64, oneshot::Sender<crate::Result<Bytes>>>,
     held: HashMap<u64, Holding>,
     releases: Vec<CapItem>,
@@ -163,6 +167,7 @@ impl Session {
             pushed: 0,
             pending: BTreeMap::new(),
             last_tid: 0,
+            earlies: 0,
             commands: BTreeMap::new(),
             held: HashMap::new(),
             releases: Vec::new(),
@@ -287,7 +292,7 @@ impl Session {
         if p.sent {
             m.retries = m.retries.saturating_add(1);
         }
-        if let (true, Some(early)) = (replay, &p.early) {
+        if let (true, Some((_, early))) = (replay, &p.early) {
             m.flags |= request_flag::REPLAY;
             m.ino = early.trace.target.as_ref().map_or(0, |t| t.ino);
         }
@@ -490,6 +495,7 @@ impl Session {
                 self.send(m.message(0));
             }
             State::Reconnecting => {
+                self.replay();
                 let caps = self.held.iter().map(|(ino, h)| record(*ino, &h.view.borrow()));
                 let m = MClientReconnect {
                     caps: caps.collect(),
@@ -503,15 +509,27 @@ impl Session {
         }
     }
 
-    /// All that is under way, in order: those first that an earlier server has carried out.
+    /// What an earlier server has carried out, and may not have kept.
+    fn replay(&mut self) {
+        let early = |(tid, p): (&u64, &Pending)| Some((p.early.as_ref()?.0, *tid));
+        let mut tids: Vec<(u64, u64)> = self.pending.iter().filter_map(early).collect();
+        tids.sort_unstable();
+        for (_, tid) in tids {
+            self.send_request(tid, true);
+        }
+    }
+
+    /// All that is under way, in order, and was not said before.
     fn opened(&mut self, another: bool) {
+        let said = self.state == State::Reconnecting;
         if another {
             self.pushed = 0;
         }
         self.server = self.standing.as_ref().map(|s| s.gid);
         self.state = State::Open;
         self.renew();
-        let tids: Vec<u64> = self.pending.keys().copied().collect();
+        let rest = self.pending.iter().filter(|(_, p)| !(said && p.early.is_some()));
+        let tids: Vec<u64> = rest.map(|(tid, _)| *tid).collect();
         for tid in tids {
             self.send_request(tid, another);
         }
@@ -626,12 +644,13 @@ impl Session {
             return Ok(());
         };
         if !reply.safe {
-            p.early = Some(reply);
+            self.earlies += 1;
+            p.early = Some((self.earlies, reply));
             self.send(MClientSession::short(session_op::REQUEST_FLUSH_MDLOG, 0).message(0));
             return Ok(());
         }
         if let Some(p) = self.pending.remove(&tid) {
-            if let (Some(early), true) = (p.early, reply.trace.target.is_none()) {
+            if let (Some((_, early)), true) = (p.early, reply.trace.target.is_none()) {
                 (reply.trace, reply.extra, reply.snap) = (early.trace, early.extra, early.snap);
             }
             let _ = p.reply.send(Ok(reply));

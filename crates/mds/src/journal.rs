@@ -33,6 +33,10 @@ impl Batch {
         self.count == 0
     }
 
+    pub fn bytes(&self) -> usize {
+        self.body.as_ref().map_or(0, |w| w.as_slice().len())
+    }
+
     pub fn add(&mut self, number: u64, changes: &[Change]) {
         if self.count == 0 {
             self.first = number;

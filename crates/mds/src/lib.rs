@@ -13,6 +13,7 @@ pub mod keeper;
 pub mod machine;
 pub mod membership;
 pub mod meters;
+pub mod owners;
 pub mod place;
 pub mod row;
 pub mod serve;

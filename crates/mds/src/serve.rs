@@ -412,6 +412,10 @@ impl<M: Membership + 'static> Shell<M> {
         let membership = self.membership.clone();
         drop(task::spawn_local(async move {
             let done = match effect {
+                Effect::Nudge { after } => {
+                    task::sleep(after).await;
+                    Ok(Event::Nudge)
+                }
                 Effect::Load { id, reads } => keeper.load(id, reads).await,
                 Effect::Page { id, read } => keeper.page(id, read).await,
                 Effect::Olds { snap, shard, after } => keeper.olds(snap, shard, after).await,

@@ -6,6 +6,7 @@
 //! Invariants: a dirty cell stays; a clean one may go at any time, except where something pins it: a read of its directory that is under
 //! way (its answer may be older than what goes), or its user ([`Table::evict`]).
 
+use crate::owners::Owners;
 use crate::row::{Key, NOSNAP, Row};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,8 @@ pub struct Table {
     bytes: usize,
     inodes: usize,
     hand: Option<Key>,
+    /// Who made what is not durable; told of every cell that is read.
+    pub owners: Owners,
 }
 
 /// Of a cell besides its row.
@@ -64,11 +67,14 @@ impl Table {
     pub fn get(&mut self, key: &Key) -> Option<Option<&Row>> {
         let cell = self.cells.get_mut(key)?;
         cell.used = true;
+        self.owners.saw(cell.tx);
         Some(cell.row.as_ref())
     }
 
     pub fn peek(&self, key: &Key) -> Option<&Row> {
-        self.cells.get(key)?.row.as_ref()
+        let cell = self.cells.get(key)?;
+        self.owners.saw(cell.tx);
+        cell.row.as_ref()
     }
 
     pub fn contains(&self, key: &Key) -> bool {
@@ -229,6 +235,7 @@ impl Table {
         self.cells
             .range((from, Bound::Unbounded))
             .take_while(move |(k, _)| of_dir(k))
+            .inspect(|(_, c)| self.owners.saw(c.tx))
             .filter_map(|(k, c)| Some((k, c.row.as_ref()?)))
     }
 
@@ -253,6 +260,7 @@ impl Table {
         };
         self.cells
             .range(key(0)..=key(NOSNAP))
+            .inspect(|(_, c)| self.owners.saw(c.tx))
             .filter_map(move |(k, c)| Some((snap_of(k), c.row.as_ref()?)))
     }
 

@@ -8,10 +8,9 @@
 
 use super::parts::caps::{Cap, Frozen, InodeCaps};
 use super::{ClientId, Machine, Request, Result, Stop, Tx};
+use crate::membership::MdsState;
 use crate::row::{Inode, Key, Row};
-use messages::fs::{
-    CapBody, CapItem, CapStat, InodeStat, MClientCapRelease, MClientCaps, Release, cap, cap_op,
-};
+use messages::fs::{CapBody, CapItem, CapStat, InodeStat, MClientCaps, Release, cap, cap_op};
 use messages::mon::Body;
 
 impl Machine {
@@ -21,6 +20,9 @@ impl Machine {
 
     /// The client gets, or keeps, a capability, by a reply.
     pub(crate) fn issue(&mut self, client: ClientId, inode: &Inode) -> CapStat {
+        if self.replays.running {
+            return CapStat::default();
+        }
         let (ino, caching) = (inode.ino, self.options.caching);
         let Self {
             caps,
@@ -92,6 +94,9 @@ impl Machine {
 
     /// Opening says what will be wanted.
     pub(crate) fn want(&mut self, client: ClientId, ino: u64, bits: u32) {
+        if self.replays.running {
+            return;
+        }
         let Self {
             caps,
             last_cap_id,
@@ -136,6 +141,8 @@ impl Machine {
         if !self.caps.contains_key(&ino) {
             return Ok(());
         }
+        // What the caller holds by now it was given behind what it asked for.
+        let except = if r.is_replay { Some(r.client) } else { except };
         let frozen = Frozen {
             request,
             mask,
@@ -184,15 +191,19 @@ impl Machine {
         self.purge_if_stray(ino);
     }
 
-    /// Revokes what is not to be had any more, and gives what is wanted and may be had.
+    /// Revokes what is not to be had any more, and gives what is wanted and may be had. Before it serves it gives nothing, and revokes
+    /// what requests wait for.
     pub(crate) fn settle(&mut self, ino: u64) {
         let Some(inode) = self.cached(ino) else { return };
-        let caching = self.options.caching;
+        let (caching, serves) = (self.options.caching, self.state == MdsState::Active);
         let Some(ic) = self.caps.get(&ino) else { return };
         let clients: Vec<ClientId> = ic.holders.keys().copied().collect();
         for client in clients {
             let Some(ic) = self.caps.get_mut(&ino) else { return };
-            let (allowed, forbidden) = (ic.allowed(client, &inode, caching), ic.forbidden(client));
+            let (allowed, forbidden) = match serves {
+                true => (ic.allowed(client, &inode, caching), ic.forbidden(client)),
+                false => (!ic.frozen_for(client), u32::MAX),
+            };
             let Some(cap) = ic.holders.get_mut(&client) else {
                 continue;
             };
@@ -201,6 +212,9 @@ impl Machine {
             let op = if revoked != 0 {
                 cap.pending &= !revoked;
                 cap.revoked_at.get_or_insert(self.now.monotonic);
+                if self.replays.held.has(client, ino) {
+                    self.replays.asked_back.push_back((client, ino));
+                }
                 cap_op::REVOKE
             } else if given != 0 && cap.issued & !cap.pending == 0 {
                 cap.pending |= given;
@@ -429,13 +443,7 @@ impl Machine {
         self.commit(tx);
     }
 
-    pub(crate) fn cap_release(&mut self, client: ClientId, m: &MClientCapRelease) {
-        for item in &m.items {
-            self.release(client, item);
-        }
-    }
-
-    fn release(&mut self, client: ClientId, item: &CapItem) {
+    pub(crate) fn release(&mut self, client: ClientId, item: &CapItem) {
         let Some(ic) = self.caps.get_mut(&item.ino) else {
             return;
         };

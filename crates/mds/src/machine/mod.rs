@@ -5,12 +5,14 @@
 //! what stands against it, and begins again from its start until then. A *transaction* is the rows that it leaves.
 //!
 //! Invariants: nothing leaves before every transaction that it may depend on is durable: each effect waits for the last one made before it
-//! ([`Machine::push`]), in order. So whoever hears of a change hears of one that stays. Nobody but a client itself gives up its
+//! ([`Machine::push`]), in order. So whoever hears of a change hears of one that stays. Answers leave earlier where they depend on nothing
+//! that could be lost for their client (`early`). Nobody but a client itself gives up its
 //! capabilities, except when it was fenced.
 //!
 //! Not here: sockets, clocks, the pools (`crate::serve`, `crate::keeper`).
 
 mod caps;
+mod early;
 mod evict;
 mod flocks;
 mod flush_snap;
@@ -18,6 +20,7 @@ mod load;
 pub(crate) mod parts;
 mod realms;
 mod reconnect;
+mod replays;
 mod reply;
 mod requests;
 mod session;
@@ -65,7 +68,11 @@ impl Machine {
             }
         }
         self.committed = self.tx;
+        self.table.owners.durable(self.tx);
         self.recover();
+        self.early.made_ino = self.counters.next_ino;
+        self.early.durable_ino = self.counters.next_ino;
+        self.expect_replays();
     }
 
     /// What the rows say that are always in memory.
@@ -115,9 +122,13 @@ impl Machine {
             Event::Fenced { client, epoch } => self.fenced(client, epoch),
             Event::Assigned(place) => self.place = place,
             Event::Pools(names) => self.pool_names = names,
+            Event::Nudge => self.nudged(),
             Event::Tick => self.tick(),
         }
         self.run_requests();
+        while self.hear_asked_back() {
+            self.run_requests();
+        }
         self.go_on_trimming();
         self.append();
         std::mem::take(&mut self.out)
@@ -162,9 +173,10 @@ impl Machine {
 
     /// One append for all that waits.
     fn append(&mut self) {
-        if self.appending || self.batch.is_empty() {
+        if self.appending || self.batch.is_empty() || self.gathers() {
             return;
         }
+        self.early.appending_ino = self.early.made_ino;
         self.appending = true;
         let (bytes, first_tx, last_tx) = self.batch.take();
         let (segment, new) = self.wb.segment_for(bytes.len() as u64, first_tx);
@@ -179,9 +191,12 @@ impl Machine {
     fn appended(&mut self, last_tx: u64) {
         self.appending = false;
         self.committed = last_tx;
-        while self.outbox.front().is_some_and(|(tx, _)| *tx <= last_tx) {
-            if let Some((_, effect)) = self.outbox.pop_front() {
-                self.out.push(effect);
+        self.table.owners.durable(last_tx);
+        self.early.durable_ino = self.early.appending_ino;
+        while let Some((effect, safe_for)) = self.outbox.pop(last_tx) {
+            self.out.push(effect);
+            if let Some(client) = safe_for {
+                self.is_safe(client);
             }
         }
         self.write_back();
@@ -192,6 +207,7 @@ impl Machine {
         self.look_after_sessions();
         self.recall();
         self.look_after_reconnect();
+        self.look_after_replays();
         self.look_after_traces();
         self.write_back();
         self.evict();

@@ -1,7 +1,7 @@
 //! After a restart: clients come back with what they hold. Until all have come, or their time is over, nothing new begins.
 //!
 //! Order: `Reconnect` is published, and clients say what they hold; inodes of theirs are read; who did not come is fenced. Then
-//! `Rejoin`, then requests that clients had an answer for that may not have been kept (none: ours are durable before), then `Active`.
+//! `Rejoin`, then requests that clients had an answer for that may not have been kept (`replays`), then `Active`.
 
 use super::parts::caps::Cap;
 use super::parts::reconnecting::Reconnecting;
@@ -25,7 +25,6 @@ impl Machine {
             began: self.now.monotonic,
             unfinished: BTreeSet::new(),
             records: Vec::new(),
-            held: Vec::new(),
         });
         self.push(Effect::Report(MdsState::Reconnect));
         self.go_on_reconnecting();
@@ -110,9 +109,8 @@ impl Machine {
             self.take_back(client, record);
         }
         self.come_back();
-        for (conn, message) in rc.held {
-            self.message(conn, &message);
-        }
+        self.hear_who_replays_nothing();
+        self.begin_replays();
     }
 
     /// Of what clients hold: directories above it, and versions that a flush of theirs may be about.
@@ -132,8 +130,11 @@ impl Machine {
     }
 
     /// What a client held it holds again.
-    fn take_back(&mut self, client: ClientId, record: CapRecord) {
+    pub(crate) fn take_back(&mut self, client: ClientId, record: CapRecord) {
         if self.cached(record.ino).is_none() {
+            if self.replays.numbers.contains(&record.ino) {
+                self.replays.late.insert((client, record.ino), record);
+            }
             return;
         }
         self.last_cap_id = self.last_cap_id.max(record.cap_id);
@@ -169,9 +170,17 @@ impl Machine {
         }
         self.state = MdsState::Rejoin;
         self.push(Effect::Report(MdsState::Rejoin));
+    }
+
+    /// All is there again.
+    pub(crate) fn begin_serving(&mut self) {
         self.become_active();
         let held: Vec<u64> = self.caps.keys().copied().collect();
         held.into_iter().for_each(|ino| self.settle(ino));
+        // Made again by a client that has closed it since, for one.
+        let writing = self.writing.iter().copied();
+        let known: Vec<u64> = writing.filter(|ino| !self.probing(*ino)).collect();
+        known.into_iter().for_each(|ino| self.writers_gone(ino));
         self.tell_all_realms();
         let strays: Vec<u64> = self.strays.iter().copied().collect();
         strays.into_iter().for_each(|ino| self.purge_if_stray(ino));

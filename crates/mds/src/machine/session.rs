@@ -3,6 +3,8 @@
 //! Vocabulary: a session belongs to a client's number in the cluster, not to a connection; what is *counted* (capabilities, leases,
 //! snapshots, quotas) is what a client compares when it closes.
 
+use super::parts::early::may_be_unsafe;
+use super::parts::held::Said;
 use super::parts::sessions::{Session, State};
 use super::{ClientId, Conn, Effect, Machine, Tx};
 use crate::access::Access;
@@ -60,11 +62,6 @@ impl Machine {
         let Some((client, peer)) = self.sessions.client_of(conn) else {
             return;
         };
-        if let Some(rc) = &mut self.reconnecting
-            && matches!(m.kind, MClientCaps::KIND | MClientCapRelease::KIND)
-        {
-            return rc.held.push((conn, m.clone()));
-        }
         let done = match m.kind {
             MClientSession::KIND => {
                 MClientSession::from_message(m).map(|s| self.session_message(conn, client, &peer, &s))
@@ -74,12 +71,22 @@ impl Machine {
             }
             osd::kind::COMMAND => self.command(conn, &peer, m),
             MClientReclaim::KIND => MClientReclaim::from_message(m).map(|r| self.reclaim(conn, client, &r)),
+            // It will be told with its answer to what it says that it holds.
+            MClientCaps::KIND | MClientCapRelease::KIND
+                if self.reconnecting.is_some() && !self.speaks(client) =>
+            {
+                return;
+            }
             _ if !self.speaks(client) => return self.without_session(conn),
             MClientRequest::KIND => MClientRequest::from_message(m).map(|r| self.request(client, m.tid, r)),
-            MClientCaps::KIND => MClientCaps::from_message(m).map(|c| self.client_caps(client, &c, m.tid)),
-            MClientCapRelease::KIND => {
-                MClientCapRelease::from_message(m).map(|r| self.cap_release(client, &r))
+            MClientCaps::KIND => {
+                MClientCaps::from_message(m).map(|c| self.said(conn, client, Said::caps(c, m)))
             }
+            MClientCapRelease::KIND => MClientCapRelease::from_message(m).map(|r| {
+                for item in r.items {
+                    self.said(conn, client, Said::Release(item));
+                }
+            }),
             MClientLease::KIND => MClientLease::from_message(m).map(drop),
             // Metrics, and what is newer than we are.
             _ => return,
@@ -97,7 +104,7 @@ impl Machine {
     }
 
     /// It has a session; before it came back after a restart what it says belongs to that, too.
-    fn speaks(&self, client: ClientId) -> bool {
+    pub(crate) fn speaks(&self, client: ClientId) -> bool {
         self.sessions
             .get(client)
             .is_some_and(|s| s.state != State::Evicted)
@@ -115,8 +122,7 @@ impl Machine {
             session_op::REQUEST_OPEN => self.open(conn, client, peer, m),
             session_op::REQUEST_RENEWCAPS => self.renew(client, m.seq),
             session_op::REQUEST_CLOSE => self.close_asked(client, m.seq),
-            // What is durable is so within milliseconds.
-            session_op::REQUEST_FLUSH_MDLOG | session_op::FLUSHMSG_ACK => {}
+            session_op::REQUEST_FLUSH_MDLOG => self.early.hurry = !self.batch.is_empty(),
             _ => {}
         }
     }
@@ -164,7 +170,7 @@ impl Machine {
         if !m.features.has(FEATURE_ENCODING) {
             return Some("missing required features: clients before Ceph 14 are not served".into());
         }
-        if self.state < MdsState::Active || self.place.settings.refuse_sessions {
+        if self.state < MdsState::ClientReplay || self.place.settings.refuse_sessions {
             return Some("this file system takes no new clients now".into());
         }
         let access = Access::parse(peer.caps.text("mds").unwrap_or_default());
@@ -235,6 +241,7 @@ impl Machine {
             tx.remove(Key::Flushed { client, tid: *tid });
         }
         self.commit(tx);
+        self.replays.held.take_all(client);
         for id in session.requests.values() {
             self.abandon(*id);
         }
@@ -271,6 +278,10 @@ impl Machine {
         if !s.lost {
             s.renewed = s.renewed.max(now);
         }
+        // Who waits in fsync may look at something meanwhile, but changes nothing.
+        if may_be_unsafe(&m) && s.quiet.take().is_some() {
+            s.waits = false;
+        }
         if s.requests.contains_key(&tid) {
             return;
         }
@@ -289,7 +300,7 @@ impl Machine {
     // Silence
 
     pub(crate) fn look_after_sessions(&mut self) {
-        if self.state != MdsState::Active {
+        if !matches!(self.state, MdsState::Active | MdsState::ClientReplay) {
             return;
         }
         let now = self.now.monotonic;

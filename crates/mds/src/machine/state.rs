@@ -1,10 +1,13 @@
 //! The machine's state: rows in memory, what waits to be durable, and what leaves when it is.
 
 use super::parts::caps::InodeCaps;
+use super::parts::early::Early;
 use super::parts::events::{Effect, Now, Options};
 use super::parts::loads::Loads;
 use super::parts::locks::FileLocks;
+use super::parts::outbox::Outbox;
 use super::parts::reconnecting::Reconnecting;
+use super::parts::replays::Replays;
 use super::parts::request::{Request, RequestId};
 use super::parts::sessions::{Session, Sessions};
 use super::parts::traces::Traces;
@@ -35,8 +38,10 @@ pub struct Machine {
     pub(crate) batch: Batch,
     pub(crate) appending: bool,
     pub(crate) wb: WriteBack,
-    pub(crate) outbox: VecDeque<(u64, Effect)>,
+    pub(crate) outbox: Outbox,
     pub(crate) out: Vec<Effect>,
+    pub(crate) early: Early,
+    pub(crate) replays: Replays,
     pub(crate) sessions: Sessions,
     pub(crate) caps: BTreeMap<u64, InodeCaps>,
     pub(crate) flocks: BTreeMap<u64, FileLocks>,
@@ -95,8 +100,10 @@ impl Machine {
             batch: Batch::default(),
             appending: false,
             wb: WriteBack::new(start),
-            outbox: VecDeque::new(),
+            outbox: Outbox::default(),
             out: Vec::new(),
+            early: Early::default(),
+            replays: Replays::default(),
             sessions: Sessions::default(),
             caps: BTreeMap::new(),
             flocks: BTreeMap::new(),
@@ -133,7 +140,7 @@ impl Machine {
         if self.outbox.is_empty() && self.committed >= self.tx {
             self.out.push(effect);
         } else {
-            self.outbox.push_back((self.tx, effect));
+            self.outbox.add(self.tx, effect);
         }
     }
 
@@ -149,6 +156,11 @@ impl Machine {
         }
         self.keep_versions(&mut tx);
         self.tx += 1;
+        self.table.owners.made();
+        self.early.made = self.tx;
+        if super::parts::early::is_seen_otherwise(&tx.changes) {
+            self.early.floor = self.tx;
+        }
         for (key, row) in &mut tx.changes {
             if let Some(Row::Inode(inode)) = row {
                 let inode = Arc::make_mut(inode);
@@ -162,6 +174,7 @@ impl Machine {
             }
             if let Some(Row::Counters(c)) = row {
                 self.counters = *c;
+                self.early.made_ino = c.next_ino;
             }
             self.table.put(self.tx, key.clone(), row.clone());
         }

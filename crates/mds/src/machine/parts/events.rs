@@ -71,6 +71,8 @@ pub enum Event {
     },
     Assigned(Assigned),
     Pools(BTreeMap<i64, String>),
+    /// The time of [`Effect::Nudge`] is over.
+    Nudge,
     /// Once or more in a second.
     Tick,
 }
@@ -138,6 +140,10 @@ pub enum Effect {
         addr: EntityAddr,
     },
     Report(MdsState),
+    /// An event is wanted after so long.
+    Nudge {
+        after: Duration,
+    },
 }
 
 /// Now, as the shell sees it.
@@ -154,6 +160,8 @@ pub struct Options {
     pub cache_bytes: usize,
     /// Clients cache what they may; false: they ask each time.
     pub caching: bool,
+    /// Changes are answered before they are durable, where a client can bring them back.
+    pub early: bool,
     /// How long clients may take to come back after a restart.
     pub reconnect: Duration,
 }
@@ -163,6 +171,7 @@ impl Default for Options {
         Self {
             cache_bytes: 256 << 20,
             caching: false,
+            early: true,
             reconnect: Duration::from_secs(45),
         }
     }

@@ -51,6 +51,11 @@ impl Loads {
         begun(self.rows.keys().next()) && begun(self.pages.keys().next())
     }
 
+    /// Nothing is being read.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.pages.is_empty()
+    }
+
     pub fn is_reading(&self, key: &Key) -> bool {
         self.reading.contains(key)
     }

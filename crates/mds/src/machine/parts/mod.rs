@@ -1,10 +1,14 @@
 //! What the machine is made of: plain values, each with what can be decided by itself.
 
 pub mod caps;
+pub mod early;
 pub mod events;
+pub mod held;
 pub mod loads;
 pub mod locks;
+pub mod outbox;
 pub mod reconnecting;
+pub mod replays;
 pub mod request;
 pub mod sessions;
 pub mod traces;

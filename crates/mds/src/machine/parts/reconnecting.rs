@@ -1,8 +1,7 @@
 //! What clients said after a restart, until all have.
 
-use super::tx::{ClientId, Conn};
+use super::tx::ClientId;
 use messages::fs::CapRecord;
-use msgr::Message;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -12,6 +11,4 @@ pub struct Reconnecting {
     /// Sent messages with more to follow.
     pub unfinished: BTreeSet<ClientId>,
     pub records: Vec<(ClientId, CapRecord)>,
-    /// What clients said of their capabilities before these were taken back: heard afterwards.
-    pub held: Vec<(Conn, Message)>,
 }

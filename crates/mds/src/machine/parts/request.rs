@@ -21,6 +21,8 @@ pub struct Request {
     /// Inodes at which it keeps something back.
     pub frozen: BTreeSet<u64>,
     pub phase: Phase,
+    /// Its client had an answer by the server before.
+    pub is_replay: bool,
 }
 
 /// What a request has begun that it must not begin again.
@@ -56,4 +58,16 @@ pub struct Answer {
     pub extra: Bytes,
     /// The inode whose realms are told.
     pub realms_of: Option<u64>,
+}
+
+/// Of a request that comes again after its answer was lost.
+pub fn done_before(made: u64) -> Answer {
+    let extra = match made {
+        0 => Bytes::new(),
+        ino => Bytes::copy_from_slice(&ino.to_le_bytes()),
+    };
+    Answer {
+        extra,
+        ..Answer::default()
+    }
 }

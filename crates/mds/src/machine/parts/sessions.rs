@@ -39,6 +39,12 @@ pub struct Session {
     pub pushed: u64,
     pub caps: BTreeSet<u64>,
     pub requests: BTreeMap<u64, RequestId>,
+    /// Answered, and not durable.
+    pub unsafes: usize,
+    /// When that was said last, and nothing was heard since.
+    pub quiet: Option<Duration>,
+    /// It waits for its safe answers, as far as is known: a client of 16.2 in fsync says nothing of it.
+    pub waits: bool,
     pub done: BTreeMap<u64, u64>,
     pub flushed: BTreeSet<u64>,
 }
@@ -69,6 +75,9 @@ impl Session {
             pushed: 0,
             caps: BTreeSet::new(),
             requests: BTreeMap::new(),
+            unsafes: 0,
+            quiet: None,
+            waits: true,
             done: BTreeMap::new(),
             flushed: BTreeSet::new(),
         }

@@ -3,7 +3,7 @@
 use super::paths::Named;
 use super::{Answer, READ, Request, WRITE, default_layout, done_before};
 use crate::machine::{Machine, Result, Tx};
-use crate::row::{Dentry, Inode, Key, ROOT, Row, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Sums};
+use crate::row::{Dentry, Inode, Key, Row, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Sums};
 use bytes::Bytes;
 use denc::Decode;
 use messages::fs::{Layout, Xattrs, cap, op, open_flag, request_flag};
@@ -103,7 +103,7 @@ impl Machine {
             (None, false) => self.inherited_layout(&dir)?,
         };
         self.realms_of(&dir)?;
-        self.check_quota(&dir, 0, 1)?;
+        self.check_one_more(r, &dir)?;
         self.withhold(r, dir.ino, cap::FS | cap::FX, Some(r.client))?;
         let first = self.next_snap_of(&dir)?;
         let dir = self.inode(dir.ino)?;
@@ -112,8 +112,8 @@ impl Machine {
             false => Xattrs::from_bytes(&r.m.data).map_err(|_| Errno::EINVAL)?,
         };
         let mut tx = Tx::default();
-        let ino = match r.m.flags & request_flag::REPLAY != 0 && r.m.ino > ROOT {
-            true => self.replayed_ino(r.m.ino, &mut tx),
+        let ino = match r.is_replay {
+            true => self.replayed_ino(r.m.ino)?,
             false => self.new_ino(&mut tx),
         };
         let place = (ino, first);
@@ -139,13 +139,12 @@ impl Machine {
         Ok(ino)
     }
 
-    /// The number under which a client knows what it made before we were started again.
-    fn replayed_ino(&mut self, ino: u64, tx: &mut Tx) -> u64 {
-        if ino >= self.counters.next_ino {
-            self.counters.next_ino = ino + 1;
-            tx.put(Key::Counters, Row::Counters(self.counters));
+    /// That a quota allows it; what is carried out again was allowed before.
+    pub(crate) fn check_one_more(&mut self, r: &Request, dir: &Inode) -> Result<()> {
+        match r.is_replay {
+            true => Ok(()),
+            false => self.check_quota(dir, 0, 1),
         }
-        ino
     }
 
     /// Of the nearest directory above that has one.

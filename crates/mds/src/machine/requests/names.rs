@@ -34,7 +34,7 @@ impl Machine {
             return Err(Errno::EMLINK.into());
         }
         self.same_quota_root(&inode, &dir)?;
-        self.check_quota(&dir, 0, 1)?;
+        self.check_one_more(r, &dir)?;
         self.realms_of(&inode)?;
         self.withhold(r, dir.ino, cap::FS | cap::FX, Some(r.client))?;
         self.withhold(r, inode.ino, cap::LS | cap::LX, None)?;
@@ -128,7 +128,7 @@ impl Machine {
         tx.remove(Key::dentry(dir.ino, &named.name));
         self.commit_request(r, tx, 0);
         match gone {
-            true => self.purge_if_stray(inode.ino),
+            true => self.aside(|m| m.purge_if_stray(inode.ino)),
             // What is its first name now may be in another realm.
             false => self.moved(inode.ino, &before),
         }

@@ -45,7 +45,12 @@ impl Machine {
         self.realms_of(&m.moved)?;
         self.realms_of(&m.to.dir.inode)?;
         self.give_back(r, &m)?;
-        self.carry_out_move(r, &m)
+        let answer = self.carry_out_move(r, &m)?;
+        if m.moved.is_dir() {
+            // What others ask for below it looks at what is above, and may have been answered before: it would be said again behind this.
+            self.early.made = self.tx;
+        }
+        Ok(answer)
     }
 
     fn check_move(&mut self, m: &Move) -> Result<()> {
@@ -135,7 +140,7 @@ impl Machine {
         self.put_named(&mut tx, inode, is_first);
         self.commit_request(r, tx, 0);
         match unnamed {
-            Some((replaced, true, _)) => self.purge_if_stray(replaced),
+            Some((replaced, true, _)) => self.aside(|m| m.purge_if_stray(replaced)),
             Some((replaced, false, before)) => self.moved(replaced, &before),
             None => {}
         }

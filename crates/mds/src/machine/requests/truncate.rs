@@ -9,6 +9,7 @@ use crate::machine::parts::caps::EVERY_F;
 use crate::machine::{Machine, Result, Stop, Tx};
 use crate::row::{Inode, Job, job};
 use messages::fs::cap;
+use types::Errno;
 
 const WRITES: u32 = cap::FW | cap::FX | cap::FB;
 
@@ -25,6 +26,10 @@ impl Machine {
             Phase::Cut => return Ok(()),
             Phase::Cutting(_) => return Err(Stop::Wait),
             _ => {}
+        }
+        if r.is_replay {
+            // None was answered as unsafe; and objects are not cut before the server serves.
+            return Err(Errno::EINVAL.into());
         }
         self.withhold(r, ino, EVERY_F, None)?;
         if self.probing(ino) {
@@ -47,24 +52,13 @@ impl Machine {
         if cuts {
             changed.truncate_seq += 1;
             changed.truncate_size = size;
-            // Room stays until the objects are cut, by which a probe would find its end.
-            let (snap_seq, snaps) = self.snap_context(&inode);
-            let cut = Job {
-                kind: job::CUT,
-                ino,
-                layout: inode.layout,
-                pool_ns: inode.pool_ns.clone(),
-                from: inode.size.max(inode.max_size),
-                to: size,
-                truncate_seq: changed.truncate_seq,
-                snap_seq,
-                snaps,
-                ..Job::default()
-            };
+            let cut = self.cut(&inode, size, changed.truncate_seq);
             cutting = Some(self.new_job(&mut tx, cut));
         }
         tx.inode(changed);
         self.commit_request(r, tx, 0);
+        // Durable before it is answered, also where nothing is cut: it is not carried out by a replay.
+        self.early.made = self.tx;
         self.send_truncated(ino);
         self.tell_quota(ino);
         let Some(id) = cutting else { return Ok(()) };
@@ -72,6 +66,23 @@ impl Machine {
         self.jobs.insert(id, r.id);
         self.start_jobs();
         Err(Stop::Wait)
+    }
+
+    /// Room stays until the objects are cut, by which a probe would find its end.
+    fn cut(&mut self, inode: &Inode, size: u64, truncate_seq: u32) -> Job {
+        let (snap_seq, snaps) = self.snap_context(inode);
+        Job {
+            kind: job::CUT,
+            ino: inode.ino,
+            layout: inode.layout,
+            pool_ns: inode.pool_ns.clone(),
+            from: inode.size.max(inode.max_size),
+            to: size,
+            truncate_seq,
+            snap_seq,
+            snaps,
+            ..Job::default()
+        }
     }
 
     /// There is nothing behind its end: the next truncation shall not look for it. Nobody writes yet, and who is given less room than it

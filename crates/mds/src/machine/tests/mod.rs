@@ -1,7 +1,10 @@
 //! The machine against a pool in memory: what is acknowledged stays, whenever the server dies.
 
 mod crash;
+mod deaths;
+mod early;
 mod lost;
+mod replays;
 mod room;
 mod snaps;
 mod traces;
@@ -52,7 +55,10 @@ fn a_new_file_system_is_made_and_served() {
 
 #[test]
 fn nothing_is_answered_before_it_is_durable() {
-    let mut w = world();
+    let mut w = world_of(Options {
+        early: false,
+        ..Options::default()
+    });
     w.ask(1, op::MKDIR, (1, "a"), (0, ""), Args::words(&[0o755]));
     assert!(
         w.effects.iter().all(|e| !matches!(e, Effect::Send { .. })),
@@ -68,7 +74,10 @@ fn nothing_is_answered_before_it_is_durable() {
 
 #[test]
 fn many_changes_are_one_append() {
-    let mut w = world();
+    let mut w = world_of(Options {
+        early: false,
+        ..Options::default()
+    });
     for i in 0..50 {
         w.ask(
             1,

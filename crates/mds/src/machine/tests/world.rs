@@ -1,10 +1,11 @@
 //! A machine, a pool in memory that keeps what was written, and clients that answer as real ones do.
 
 use crate::journal::{self, Head};
+use crate::machine::parts::early::Broken;
 use crate::machine::*;
 use crate::membership::{Assigned, MdsState, Settings};
 use crate::place::{self, Fragment};
-use crate::row::{Job, Key, NOSNAP, Row, job};
+use crate::row::{Job, Key, NOSNAP, ROOT, Row, job};
 use auth::{AuthMethod, PeerCaps};
 use bytes::Bytes;
 use denc::{Decode, Encode};
@@ -78,7 +79,14 @@ impl Pool {
 pub struct FakeClient {
     pub caps: BTreeMap<u64, CapRecord>,
     pub seqs: BTreeMap<u64, u32>,
+    /// First answers.
     pub replies: BTreeMap<u64, MClientReply>,
+    /// What was asked and has no safe answer.
+    pub asked: BTreeMap<u64, MClientRequest>,
+    /// Of these, what was answered as unsafe, with the inode that was made.
+    pub unsafes: BTreeMap<u64, u64>,
+    /// What was answered as safe.
+    pub safe: BTreeMap<u64, i32>,
     pub next_tid: u64,
     pub counted: u64,
     pub closed: bool,
@@ -101,6 +109,12 @@ pub struct World {
     /// Answers to commands.
     pub told: Vec<osd::MCommandReply>,
     pub clock: u64,
+    /// And so many milliseconds.
+    pub millis: u64,
+    /// Requests take no time.
+    pub still: bool,
+    /// Appends take longer than all else.
+    pub slow: bool,
     options: Options,
 }
 
@@ -151,6 +165,9 @@ impl World {
             fenced: Vec::new(),
             told: Vec::new(),
             clock: 100,
+            millis: 0,
+            still: false,
+            slow: false,
             options,
         };
         let now = w.now();
@@ -160,7 +177,7 @@ impl World {
 
     fn now(&self) -> Now {
         Now {
-            monotonic: Duration::from_secs(self.clock),
+            monotonic: Duration::from_secs(self.clock) + Duration::from_millis(self.millis),
             wall: Utime {
                 sec: self.clock as u32,
                 nsec: 0,
@@ -184,7 +201,10 @@ impl World {
         for (ino, ic) in &self.m.caps {
             assert_eq!(ic.conflict(), None, "of inode {ino:x}: {ic:?}");
         }
-        let Some(effect) = self.effects.pop_front() else {
+        let is_slow = |e: &Effect| matches!(e, Effect::Append { .. } | Effect::Nudge { .. });
+        let quick = self.effects.iter().position(|e| !is_slow(e));
+        let next = quick.filter(|_| self.slow).unwrap_or(0);
+        let Some(effect) = self.effects.remove(next) else {
             return false;
         };
         self.done += 1;
@@ -299,6 +319,7 @@ impl World {
                 self.apply(Event::Fenced { client, epoch: 9 });
             }
             Effect::Report(state) => self.states.push(state),
+            Effect::Nudge { .. } => self.apply(Event::Nudge),
         }
         true
     }
@@ -315,7 +336,9 @@ impl World {
             fresh: false,
             ..place()
         };
+        let broken = self.m.early.broken;
         self.m = Machine::new(self.options.clone(), place, self.pool.start());
+        self.m.early.broken = broken;
         let now = self.now();
         let effects = self.m.begin(now);
         self.effects.extend(effects);
@@ -341,7 +364,21 @@ impl World {
             realms: Vec::new(),
             more: false,
         };
-        self.clients.get_mut(&id).unwrap().counted = 0;
+        let c = self.clients.get_mut(&id).unwrap();
+        c.counted = 0;
+        // What it had an answer for comes first.
+        let replays: Vec<(u64, MClientRequest)> = c
+            .unsafes
+            .iter()
+            .map(|(tid, ino)| {
+                let mut m = c.asked[tid].clone();
+                (m.flags, m.ino, m.retries) = (m.flags | 1, *ino, 1);
+                (*tid, m)
+            })
+            .collect();
+        for (tid, m) in replays {
+            self.say(conn, m.message(tid));
+        }
         self.say(conn, m.message(0));
     }
 
@@ -448,6 +485,9 @@ impl World {
             MClientReply::KIND => {
                 let reply = MClientReply::from_message(m).unwrap();
                 let c = self.clients.get_mut(&id).unwrap();
+                if self.m.early.is(Broken::SafeAtOnce) && c.safe.contains_key(&m.tid) {
+                    return;
+                }
                 let dir = reply.trace.dentry.as_ref().map(|d| d.dir.clone());
                 let target = reply.trace.target.as_deref().cloned();
                 for stat in [dir, target].into_iter().flatten() {
@@ -460,7 +500,19 @@ impl World {
                         c.seqs.insert(stat.ino, stat.cap.seq);
                     }
                 }
-                c.replies.insert(m.tid, reply);
+                let target = reply.trace.target.as_ref().map_or(0, |t| t.ino);
+                let was_unsafe = match reply.safe {
+                    true => {
+                        c.asked.remove(&m.tid);
+                        c.safe.insert(m.tid, reply.result);
+                        c.unsafes.remove(&m.tid).is_some()
+                    }
+                    false => c.unsafes.insert(m.tid, target).is_some(),
+                };
+                // A real client does not look at a second one.
+                if !was_unsafe {
+                    c.replies.insert(m.tid, reply);
+                }
             }
             MClientCaps::KIND => {
                 let caps = MClientCaps::from_message(m).unwrap();
@@ -509,23 +561,50 @@ impl World {
         tid
     }
 
+    /// Sets an attribute by its name.
+    pub fn ask_xattr(&mut self, id: u64, ino: u64, name: &str, value: String) -> u64 {
+        let c = self.clients.get_mut(&id).unwrap();
+        c.next_tid += 1;
+        let tid = c.next_tid - 1;
+        let m = MClientRequest {
+            op: op::SETXATTR,
+            path: FilePath::new(ino, String::new()),
+            path2: FilePath::new(0, name.to_string()),
+            data: value.into(),
+            ..MClientRequest::default()
+        };
+        self.ask_of(id, tid, m);
+        tid
+    }
+
     /// Begins a request under a number of the client's choice.
     pub fn ask_as(&mut self, id: u64, tid: u64, op: u32, path: (u64, &str), path2: (u64, &str), args: Args) {
-        self.clock += 1;
         let m = MClientRequest {
             op,
-            oldest_tid: tid.saturating_sub(2),
             path: FilePath::new(path.0, path.1.to_string()),
             path2: FilePath::new(path2.0, path2.1.to_string()),
             args,
+            ..MClientRequest::default()
+        };
+        self.ask_of(id, tid, m);
+    }
+
+    fn ask_of(&mut self, id: u64, tid: u64, m: MClientRequest) {
+        self.clock += u64::from(!self.still);
+        let c = &self.clients[&id];
+        let oldest = c.asked.keys().next().copied().unwrap_or(u64::MAX);
+        let m = MClientRequest {
+            oldest_tid: tid.saturating_sub(2).min(oldest),
             stamp: Utime {
                 sec: self.clock as u32,
                 nsec: 0,
             },
-            ..MClientRequest::default()
+            ..m
         };
         let message = m.message(tid);
-        self.clients.get_mut(&id).unwrap().last = Some(message.clone());
+        let c = self.clients.get_mut(&id).unwrap();
+        c.last = Some(message.clone());
+        c.asked.insert(tid, m);
         self.say(id, message);
     }
 
@@ -560,6 +639,45 @@ impl World {
         let reply = self.call(id, op::MKDIR, (dir, name), (0, ""), Args::words(&[0o755]));
         assert_eq!(reply.result, 0, "mkdir {name}");
         reply.trace.target.unwrap().ino
+    }
+
+    /// A new file in the root that is not durable: its request and its number.
+    pub fn make_unsafe(&mut self, id: u64, name: &str) -> (u64, u64) {
+        self.slow = true;
+        let tid = self.ask(id, op::CREATE, (ROOT, name), (0, ""), super::early::create());
+        while self.reply(id, tid).is_none() {
+            assert!(self.step());
+        }
+        self.slow = false;
+        let ino = self.reply(id, tid).unwrap().trace.target.as_ref().unwrap().ino;
+        assert_eq!(self.clients[&id].unsafes.get(&tid), Some(&ino), "it is safe");
+        (tid, ino)
+    }
+
+    /// It will say that it holds that.
+    pub fn holds(&mut self, id: u64, ino: u64, bits: u32) {
+        let record = self.clients.get_mut(&id).unwrap().caps.entry(ino).or_default();
+        record.ino = ino;
+        record.issued |= bits;
+        if record.cap_id == 0 {
+            record.cap_id = 1 << 40 | ino;
+        }
+    }
+
+    /// It keeps so much of what it holds.
+    pub fn keeps(&mut self, id: u64, ino: u64, bits: u32) {
+        let c = self.clients.get_mut(&id).unwrap();
+        let record = c.caps.get_mut(&ino).unwrap();
+        record.issued &= bits;
+        let m = MClientCaps {
+            op: cap_op::UPDATE,
+            ino,
+            cap_id: record.cap_id,
+            seq: c.seqs.get(&ino).copied().unwrap_or_default(),
+            caps: record.issued,
+            ..MClientCaps::default()
+        };
+        self.say(id, m.message(0));
     }
 
     pub fn lookup(&mut self, id: u64, dir: u64, name: &str) -> Option<u64> {

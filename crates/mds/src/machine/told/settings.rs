@@ -12,11 +12,13 @@ const RECONNECT_MAX: u64 = 3600;
 
 const CACHE: &str = "mds_cache_memory_limit";
 const RECONNECT: &str = "mds_reconnect_timeout";
+const EARLY: &str = "mds_early_reply";
 
-fn all(m: &Machine) -> [(&'static str, String); 2] {
+fn all(m: &Machine) -> [(&'static str, String); 3] {
     [
         (CACHE, m.options.cache_bytes.to_string()),
         (RECONNECT, m.options.reconnect.as_secs().to_string()),
+        (EARLY, m.options.early.to_string()),
     ]
 }
 
@@ -52,6 +54,7 @@ pub fn set(m: &mut Machine, args: &Args) -> Answer {
     match name {
         CACHE => m.options.cache_bytes = number(CACHE_BYTES_MIN as u64, 1 << 40)? as usize,
         RECONNECT => m.options.reconnect = Duration::from_secs(number(1, RECONNECT_MAX)?),
+        EARLY => m.options.early = value.parse().map_err(|_| wrong("true or false".into()))?,
         _ => return Err(unknown("setting", name)),
     }
     Ok(Told::Now(json!({"success": format!("{name} = '{value}' ")})))
