@@ -1,0 +1,187 @@
+//! Takes backups away that the rules do not keep, and what nobody needs any more. Alone on the repository.
+//!
+//! Order: manifests go first; then packs that are half unneeded are written anew; then one index names all that stays, and the old
+//! ones go; then packs that it does not name. A cut at any point leaves every backup whole that is not gone.
+
+use crate::folder::Kind as FileKind;
+use crate::forms::{Id, IndexBlob, IndexPack};
+use crate::keep::Keep;
+use crate::lock::Lock;
+use crate::manifest::Backup;
+use crate::repository::Repository;
+use crate::verify::{Progress, inspect, walk};
+use crate::{Error, Result, pack};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+/// Packs of an index file: about 8 MB of JSON, as restic has them.
+const PACKS_PER_INDEX: usize = 2048;
+
+#[derive(Debug, Default)]
+pub struct Pruned {
+    /// Backups that went, by name.
+    pub forgotten: Vec<String>,
+    pub kept: u64,
+    /// Bytes that the repository has less.
+    pub freed: u64,
+}
+
+/// Which backups the rules take away: those of each image, made for the same policy, on their own. `policy`: only its.
+pub fn unkept<'a>(backups: &'a [Backup], keep: &Keep, policy: Option<&str>, now: u64) -> Vec<&'a Backup> {
+    let mut groups: BTreeMap<(&str, Option<&str>), Vec<&Backup>> = BTreeMap::new();
+    let ours = backups
+        .iter()
+        .filter(|b| policy.is_none() || b.tag("policy") == policy);
+    ours.for_each(|b| groups.entry((&b.image, b.tag("policy"))).or_default().push(b));
+    let mut out = Vec::new();
+    for group in groups.into_values() {
+        let times: Vec<u64> = group.iter().map(|b| b.time()).collect();
+        let stays = keep.keeps(&times, now);
+        out.extend(group.into_iter().zip(stays).filter(|(_, s)| !s).map(|(b, _)| b));
+    }
+    out
+}
+
+/// `keep`: None takes no backup away, only what none needs.
+pub fn prune(repo: &Arc<Repository>, keep: Option<&Keep>, policy: Option<&str>) -> Result<Pruned> {
+    let lock = Lock::take(repo, true)?;
+    let mut done = Pruned::default();
+    let before = bytes(repo)?;
+    let backups = repo.backups()?;
+    let gone = keep
+        .map(|k| unkept(&backups, k, policy, repo.env.now()))
+        .unwrap_or_default();
+    // What stays is read before anything goes: a repository that is damaged is not made smaller.
+    let leaving: BTreeSet<Id> = gone.iter().map(|b| b.id).collect();
+    let needed = needed(repo, &leaving)?;
+    for backup in &gone {
+        repo.folder.remove(FileKind::Snapshot, &backup.id)?;
+        done.forgotten.push(backup.name());
+    }
+    repo.folder.sync(FileKind::Snapshot)?;
+    lock.renew()?;
+    sweep(repo, &needed, &BTreeSet::new(), &lock)?;
+    done.kept = (backups.len() - gone.len()) as u64;
+    done.freed = before.saturating_sub(bytes(repo)?);
+    Ok(done)
+}
+
+/// Takes out of the repository what is lost or changed, so that the next backup of an image that has it still stores it again. How many
+/// blobs that were.
+pub fn repair(repo: &Arc<Repository>, progress: Progress<'_>) -> Result<u64> {
+    let lock = Lock::take(repo, true)?;
+    let (_, found) = inspect(repo, true, progress)?;
+    let bad: BTreeSet<Id> = found.bad.into_keys().collect();
+    if !bad.is_empty() {
+        sweep(repo, &found.needed, &bad, &lock)?;
+    }
+    Ok(bad.len() as u64)
+}
+
+/// Takes single backups away; their data go with the next [`prune`].
+pub fn remove(repo: &Arc<Repository>, backups: &[&Backup]) -> Result<()> {
+    let _lock = Lock::take(repo, true)?;
+    for backup in backups {
+        repo.folder.remove(FileKind::Snapshot, &backup.id)?;
+    }
+    repo.folder.sync(FileKind::Snapshot)
+}
+
+fn bytes(repo: &Repository) -> Result<u64> {
+    let lengths = |kind: FileKind| -> Result<u64> {
+        let mut sum = 0;
+        for id in repo.folder.list(kind)? {
+            sum += repo.folder.length(kind, &id)?.unwrap_or(0);
+        }
+        Ok(sum)
+    };
+    Ok(lengths(FileKind::Data)? + lengths(FileKind::Index)?)
+}
+
+fn needed(repo: &Repository, leaving: &BTreeSet<Id>) -> Result<HashSet<Id>> {
+    let mut needed = HashSet::new();
+    for (id, manifest) in repo.manifests()? {
+        if leaving.contains(&id) {
+            continue;
+        }
+        let read = walk(repo, manifest.tree, &mut |blob| _ = needed.insert(blob));
+        read.map_err(|e| {
+            Error::refused(format!(
+                "nothing is taken away, since backup {} cannot be read: {e}",
+                id.short()
+            ))
+        })?;
+    }
+    Ok(needed)
+}
+
+fn sweep(repo: &Repository, needed: &HashSet<Id>, bad: &BTreeSet<Id>, lock: &Lock) -> Result<()> {
+    let (old, mut stays) = (repo.read_index()?, Vec::new());
+    let mut taken: HashSet<Id> = HashSet::new();
+    let mut packs: BTreeMap<Id, Vec<IndexBlob>> = BTreeMap::new();
+    for pack in old.iter().flat_map(|(_, file)| &file.packs) {
+        packs.entry(pack.id).or_insert_with(|| pack.blobs.clone());
+    }
+    let mut rewritten = 0;
+    for (id, blobs) in packs {
+        // A blob that is there twice is needed once.
+        let is_useful = |b: &&IndexBlob| needed.contains(&b.id) && !bad.contains(&b.id) && taken.insert(b.id);
+        let useful: Vec<&IndexBlob> = blobs.iter().filter(is_useful).collect();
+        let bytes: u64 = useful.iter().map(|b| u64::from(b.length)).sum();
+        let is_whole = !blobs.iter().any(|b| bad.contains(&b.id));
+        if is_whole && (useful.len() == blobs.len() || bytes * 2 >= pack::length(&blobs)) {
+            stays.push(IndexPack { id, blobs });
+            continue;
+        }
+        rewritten += 1;
+        for blob in useful {
+            let sealed = repo
+                .folder
+                .read_range(&id, u64::from(blob.offset), blob.length as usize)?;
+            // What is copied has to be right: its old place goes.
+            if repo
+                .unseal(&blob.id, &sealed, blob.uncompressed_length)?
+                .is_none()
+            {
+                let name = repo.folder.name(FileKind::Data, &id);
+                return Err(Error::damaged(format!(
+                    "{name}: blob {} is not what was written",
+                    blob.id.short()
+                )));
+            }
+            repo.push(blob.id, blob.kind, &sealed, blob.uncompressed_length)?;
+        }
+        lock.renew()?;
+    }
+    // Written packs name themselves in index files of their own.
+    repo.flush()?;
+    let news: HashSet<Id> = repo.folder.list(FileKind::Index)?.into_iter().collect();
+    let named: BTreeSet<Id> = stays.iter().map(|p| p.id).collect();
+    if rewritten > 0 || old.len() > 1 {
+        let mut written = HashSet::new();
+        for some in stays.chunks(PACKS_PER_INDEX) {
+            written.insert(repo.write_index_file(some.to_vec())?);
+        }
+        for (id, _) in &old {
+            if !written.contains(id) {
+                repo.folder.remove(FileKind::Index, id)?;
+            }
+        }
+        repo.folder.sync(FileKind::Index)?;
+    }
+    let old: HashSet<Id> = old.iter().map(|(id, _)| *id).collect();
+    let mut all: BTreeSet<Id> = named;
+    for id in news.difference(&old) {
+        let file: crate::forms::IndexFile = repo.read_json(FileKind::Index, id)?;
+        all.extend(file.packs.iter().map(|p| p.id));
+    }
+    for id in repo.folder.list(FileKind::Data)? {
+        if !all.contains(&id) {
+            repo.folder.remove(FileKind::Data, &id)?;
+        }
+    }
+    for path in repo.folder.leftovers()? {
+        repo.folder.remove_leftover(&path)?;
+    }
+    Ok(())
+}
