@@ -192,8 +192,9 @@ pub enum PolicyCommand {
 
 #[derive(Debug, ClapArgs)]
 pub struct PolicySet {
-    /// Letters, digits, and ._-
-    pub name: String,
+    /// The policy's name: letters, digits, and ._-
+    #[arg(value_name = "POLICY")]
+    pub policy: String,
     /// Images: POOL, POOL/GLOB or POOL/NAMESPACE/GLOB
     #[arg(long, value_name = "POOL[/GLOB]")]
     pub of: String,
@@ -233,7 +234,8 @@ pub struct PolicyLs {
 
 #[derive(Debug, ClapArgs)]
 pub struct PolicyRm {
-    pub name: String,
+    #[arg(value_name = "POLICY")]
+    pub policy: String,
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }

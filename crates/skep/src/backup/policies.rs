@@ -69,7 +69,7 @@ pub fn with_client<T>(
 }
 
 pub fn set(args: &args::PolicySet) -> Result<(), Error> {
-    if !backups::is_name(&args.name) {
+    if !backups::is_name(&args.policy) {
         let most = backups::NAME_MAX;
         return Err(failed(format!(
             "a policy's name has 1 to {most} letters, digits, and ._-"
@@ -84,7 +84,7 @@ pub fn set(args: &args::PolicySet) -> Result<(), Error> {
     };
     let now = ::backup::Environment::system().now();
     let policy = Policy {
-        name: args.name.clone(),
+        name: args.policy.clone(),
         of: args.of.clone(),
         to: absolute(&args.to)?,
         every: args.every,
@@ -114,11 +114,11 @@ pub fn set(args: &args::PolicySet) -> Result<(), Error> {
 pub fn rm(args: &args::PolicyRm) -> Result<(), Error> {
     with_client(&args.cluster, async |client| {
         let kept = read(client).await?;
-        if !kept.policies.iter().any(|p| p.name == args.name) {
-            return Err(failed(format!("there is no policy '{}'", args.name)));
+        if !kept.policies.iter().any(|p| p.name == args.policy) {
+            return Err(failed(format!("there is no policy '{}'", args.policy)));
         }
-        remove(client, &backups::policy_key(&args.name)).await?;
-        for (policy, image) in kept.rows.keys().filter(|(p, _)| *p == args.name) {
+        remove(client, &backups::policy_key(&args.policy)).await?;
+        for (policy, image) in kept.rows.keys().filter(|(p, _)| *p == args.policy) {
             remove(client, &backups::row_key(policy, image)).await?;
         }
         Ok(())
