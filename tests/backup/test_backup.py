@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -340,7 +341,7 @@ def test_a_client_that_keeps_the_lock_takes_the_snapshot(cluster, images, tool):
     """As with `rbd device map --exclusive`: it does not hand the lock over, and is asked to do it itself."""
     data = pattern(2 * MIB)
     name = images.load(data)
-    holder = cluster.popen('python3', '-I', '-c', HOLDER, cluster.conf, images.pool, name,
+    holder = cluster.popen(sys.executable, '-I', '-c', HOLDER, cluster.conf, images.pool, name,
                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert holder.stdout.readline() == b'held\n'
