@@ -116,67 +116,83 @@ fn needed(repo: &Repository, leaving: &BTreeSet<Id>) -> Result<HashSet<Id>> {
 }
 
 fn sweep(repo: &Repository, needed: &HashSet<Id>, bad: &BTreeSet<Id>, lock: &Lock) -> Result<()> {
-    let (old, mut stays) = (repo.read_index()?, Vec::new());
-    let mut taken: HashSet<Id> = HashSet::new();
+    let old = repo.read_index()?;
     let mut packs: BTreeMap<Id, Vec<IndexBlob>> = BTreeMap::new();
     for pack in old.iter().flat_map(|(_, file)| &file.packs) {
         packs.entry(pack.id).or_insert_with(|| pack.blobs.clone());
     }
-    let mut rewritten = 0;
+    let all = packs.len();
+    let stays = rewrite(repo, packs, needed, bad, lock)?;
+    // Packs that were written anew are named by index files of their own.
+    repo.flush()?;
+    let before: BTreeSet<Id> = old.iter().map(|(id, _)| *id).collect();
+    if stays.len() < all || old.len() > 1 {
+        let mut written = HashSet::new();
+        for some in stays.chunks(PACKS_PER_INDEX) {
+            written.insert(repo.write_index_file(some.to_vec())?);
+        }
+        for id in before.iter().filter(|id| !written.contains(*id)) {
+            repo.folder.remove(FileKind::Index, id)?;
+        }
+        repo.folder.sync(FileKind::Index)?;
+    }
+    remove_unnamed(repo)
+}
+
+/// Copies what is needed of packs that are half unneeded, or have something bad; the others, which stay.
+fn rewrite(
+    repo: &Repository,
+    packs: BTreeMap<Id, Vec<IndexBlob>>,
+    needed: &HashSet<Id>,
+    bad: &BTreeSet<Id>,
+    lock: &Lock,
+) -> Result<Vec<IndexPack>> {
+    let (mut stays, mut taken) = (Vec::new(), HashSet::new());
     for (id, blobs) in packs {
         // A blob that is there twice is needed once.
-        let is_useful = |b: &&IndexBlob| needed.contains(&b.id) && !bad.contains(&b.id) && taken.insert(b.id);
-        let useful: Vec<&IndexBlob> = blobs.iter().filter(is_useful).collect();
+        let mut is_useful =
+            |b: &&IndexBlob| needed.contains(&b.id) && !bad.contains(&b.id) && taken.insert(b.id);
+        let useful: Vec<&IndexBlob> = blobs.iter().filter(|b| is_useful(b)).collect();
         let bytes: u64 = useful.iter().map(|b| u64::from(b.length)).sum();
         let is_whole = !blobs.iter().any(|b| bad.contains(&b.id));
         if is_whole && (useful.len() == blobs.len() || bytes * 2 >= pack::length(&blobs)) {
             stays.push(IndexPack { id, blobs });
             continue;
         }
-        rewritten += 1;
         for blob in useful {
-            let sealed = repo
-                .folder
-                .read_range(&id, u64::from(blob.offset), blob.length as usize)?;
-            // What is copied has to be right: its old place goes.
-            if repo
-                .unseal(&blob.id, &sealed, blob.uncompressed_length)?
-                .is_none()
-            {
-                let name = repo.folder.name(FileKind::Data, &id);
-                return Err(Error::damaged(format!(
-                    "{name}: blob {} is not what was written",
-                    blob.id.short()
-                )));
-            }
-            repo.push(blob.id, blob.kind, &sealed, blob.uncompressed_length)?;
+            copy(repo, &id, blob)?;
         }
         lock.renew()?;
     }
-    // Written packs name themselves in index files of their own.
-    repo.flush()?;
-    let news: HashSet<Id> = repo.folder.list(FileKind::Index)?.into_iter().collect();
-    let named: BTreeSet<Id> = stays.iter().map(|p| p.id).collect();
-    if rewritten > 0 || old.len() > 1 {
-        let mut written = HashSet::new();
-        for some in stays.chunks(PACKS_PER_INDEX) {
-            written.insert(repo.write_index_file(some.to_vec())?);
-        }
-        for (id, _) in &old {
-            if !written.contains(id) {
-                repo.folder.remove(FileKind::Index, id)?;
-            }
-        }
-        repo.folder.sync(FileKind::Index)?;
+    Ok(stays)
+}
+
+fn copy(repo: &Repository, pack: &Id, blob: &IndexBlob) -> Result<()> {
+    let sealed = repo
+        .folder
+        .read_range(pack, u64::from(blob.offset), blob.length as usize)?;
+    // What is copied has to be right: its old place goes.
+    if repo
+        .unseal(&blob.id, &sealed, blob.uncompressed_length)?
+        .is_none()
+    {
+        let (name, id) = (repo.folder.name(FileKind::Data, pack), blob.id.short());
+        return Err(Error::damaged(format!(
+            "{name}: blob {id} is not what was written"
+        )));
     }
-    let old: HashSet<Id> = old.iter().map(|(id, _)| *id).collect();
-    let mut all: BTreeSet<Id> = named;
-    for id in news.difference(&old) {
-        let file: crate::forms::IndexFile = repo.read_json(FileKind::Index, id)?;
-        all.extend(file.packs.iter().map(|p| p.id));
-    }
+    repo.push(blob.id, blob.kind, &sealed, blob.uncompressed_length)
+}
+
+/// Packs that no index names, and what cut-off writes left.
+fn remove_unnamed(repo: &Repository) -> Result<()> {
+    let index = repo.read_index()?;
+    let named: HashSet<Id> = index
+        .iter()
+        .flat_map(|(_, file)| file.packs.iter().map(|p| p.id))
+        .collect();
     for id in repo.folder.list(FileKind::Data)? {
-        if !all.contains(&id) {
+        if !named.contains(&id) {
             repo.folder.remove(FileKind::Data, &id)?;
         }
     }

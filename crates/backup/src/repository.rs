@@ -22,7 +22,7 @@ const POLYNOMIAL: &str = "3da3358b4dc173";
 const COMPRESSED: u8 = 2;
 const LEVEL: i32 = 3;
 /// After so many packs the index is written, so that what a cut-off backup has stored serves the next one.
-const PACKS_UNINDEXED_MAX: usize = 32;
+const PACKS_UNINDEXED_MAX: usize = if cfg!(test) { 3 } else { 32 };
 /// A blob is no larger, nor a file of JSON.
 const PLAIN_MAX: u64 = 2 << 30;
 
