@@ -29,6 +29,8 @@ mod repository;
 pub mod restore;
 pub mod run;
 mod seal;
+#[cfg(test)]
+mod tests;
 pub mod time;
 pub mod trial;
 pub mod verify;

@@ -13,6 +13,7 @@ const RENEW_AFTER: u64 = 5 * 60;
 
 /// Held until it is dropped.
 pub struct Lock {
+    /// Of which nothing was known when the lock was taken.
     repo: Arc<Repository>,
     exclusive: bool,
     /// The file, and when it was written.
@@ -25,13 +26,18 @@ impl Lock {
         let now = repo.env.now();
         let id = write(repo, exclusive, now)?;
         let lock = Self {
-            repo: repo.clone(),
+            repo: Arc::new(repo.fresh()),
             exclusive,
             held: Mutex::new((id, now)),
         };
         // Somebody may have come at the same time: then neither goes on.
         refuse_conflict(repo, exclusive, Some(id))?;
         Ok(lock)
+    }
+
+    /// What is to be worked on under the lock: what other handles know of the repository may be gone.
+    pub fn repo(&self) -> &Arc<Repository> {
+        &self.repo
     }
 
     /// To be called now and then by work that is long.

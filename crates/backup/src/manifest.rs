@@ -8,7 +8,7 @@ use crate::forms::{Id, Kind, Manifest, Node, Tree, json};
 use crate::repository::Repository;
 use crate::{Error, Result, time};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 /// The first tag of ours.
@@ -126,6 +126,8 @@ impl Repository {
         let (about, when) = (&contents.about, time::stamp(at));
         let text = json(about)?;
         let (text_id, _) = self.save(Kind::Data, &text)?;
+        let mut wanted: HashSet<Id> = contents.pieces.iter().copied().collect();
+        wanted.insert(text_id);
         let nodes = vec![
             // By name, as restic wants them.
             Node::file(
@@ -142,12 +144,15 @@ impl Repository {
             ),
         ];
         let mut tree = self.save_tree(nodes)?;
+        wanted.insert(tree);
         let mut path = vec![about.pool.as_str()];
         path.extend(Some(about.namespace.as_str()).filter(|n| !n.is_empty()));
         for name in path.iter().rev() {
             tree = self.save_tree(vec![Node::folder(name, &when, tree)])?;
+            wanted.insert(tree);
         }
         self.flush()?;
+        self.refuse_unnamed(&wanted)?;
         let mut tags = vec![
             TAG.to_string(),
             format!("cluster={}", about.cluster),

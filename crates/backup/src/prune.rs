@@ -45,6 +45,7 @@ pub fn unkept<'a>(backups: &'a [Backup], keep: &Keep, policy: Option<&str>, now:
 /// `keep`: None takes no backup away, only what none needs.
 pub fn prune(repo: &Arc<Repository>, keep: Option<&Keep>, policy: Option<&str>) -> Result<Pruned> {
     let lock = Lock::take(repo, true)?;
+    let repo = lock.repo();
     let mut done = Pruned::default();
     let before = bytes(repo)?;
     let backups = repo.backups()?;
@@ -70,6 +71,7 @@ pub fn prune(repo: &Arc<Repository>, keep: Option<&Keep>, policy: Option<&str>) 
 /// blobs that were.
 pub fn repair(repo: &Arc<Repository>, progress: Progress<'_>) -> Result<u64> {
     let lock = Lock::take(repo, true)?;
+    let repo = lock.repo();
     let (_, found) = inspect(repo, true, progress)?;
     let bad: BTreeSet<Id> = found.bad.into_keys().collect();
     if !bad.is_empty() {
@@ -80,7 +82,8 @@ pub fn repair(repo: &Arc<Repository>, progress: Progress<'_>) -> Result<u64> {
 
 /// Takes single backups away; their data go with the next [`prune`].
 pub fn remove(repo: &Arc<Repository>, backups: &[&Backup]) -> Result<()> {
-    let _lock = Lock::take(repo, true)?;
+    let lock = Lock::take(repo, true)?;
+    let repo = lock.repo();
     for backup in backups {
         repo.folder.remove(FileKind::Snapshot, &backup.id)?;
     }

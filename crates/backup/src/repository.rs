@@ -11,9 +11,10 @@ use crate::seal::Key;
 use crate::{Error, Result};
 use io::{Clock, Random};
 use serde::de::DeserializeOwned;
+use std::collections::HashSet;
 use std::io::Read;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 const VERSION: u32 = 2;
 /// Irreducible over GF(2), which restic asks for; we cut at fixed places, and so does nobody find out by it what we store.
@@ -50,11 +51,13 @@ impl Environment {
 pub struct Repository {
     pub(crate) folder: Folder,
     pub(crate) env: Environment,
-    key: Key,
+    key: Arc<Key>,
     id: String,
     compress: bool,
     index: Mutex<Index>,
     filling: Mutex<Filling>,
+    /// Why something that was to be stored is lost: then nothing more is, and no backup is named.
+    broken: OnceLock<String>,
 }
 
 impl std::fmt::Debug for Repository {
@@ -120,12 +123,28 @@ impl Repository {
         Ok(Self {
             folder,
             env,
-            key,
+            key: Arc::new(key),
             id: config.id,
             compress: true,
             index: Mutex::default(),
             filling: Mutex::default(),
+            broken: OnceLock::new(),
         })
+    }
+
+    /// The same repository, of which nothing is known yet: what was read before a lock was taken may be gone under it, and
+    /// what an earlier piece of work failed to store is not there.
+    pub(crate) fn fresh(&self) -> Self {
+        Self {
+            folder: self.folder.clone(),
+            env: self.env.clone(),
+            key: self.key.clone(),
+            id: self.id.clone(),
+            compress: self.compress,
+            index: Mutex::default(),
+            filling: Mutex::default(),
+            broken: OnceLock::new(),
+        }
     }
 
     fn unlock(folder: &Folder, password: &Password) -> Result<Key> {
@@ -225,15 +244,52 @@ impl Repository {
         ids.iter().all(|id| index.get(id).is_some())
     }
 
+    /// Refuses unless index files that are there now name all of these: only then may a manifest.
+    pub(crate) fn refuse_unnamed(&self, ids: &HashSet<Id>) -> Result<()> {
+        self.refuse_broken()?;
+        if !locked(&self.filling).unindexed.is_empty() {
+            return Err(Error::refused("packs were stored that no index names yet"));
+        }
+        let there: HashSet<Id> = self.folder.list(FileKind::Index)?.into_iter().collect();
+        let index = locked(&self.index);
+        if let Some(gone) = index.files.iter().find(|id| !there.contains(*id)) {
+            return Err(Error::refused(format!(
+                "{} went while the backup was made, and what it names may be gone, too; make the backup again",
+                self.folder.name(FileKind::Index, gone)
+            )));
+        }
+        match ids.iter().find(|id| index.get(id).is_none()) {
+            Some(lost) => Err(Error::damaged(format!("no index names blob {lost}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn refuse_broken(&self) -> Result<()> {
+        match self.broken.get() {
+            Some(why) => Err(Error::refused(format!("something could not be stored: {why}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Of what was claimed, or taken out of its queue, nobody stores it again.
+    fn breaks<T>(&self, done: Result<T>) -> Result<T> {
+        done.inspect_err(|e| _ = self.broken.set(e.to_string()))
+    }
+
     // Blobs
 
     /// Stores a blob unless it is there; its name, and the bytes that it takes, 0 if it was there. Durable after
     /// [`Repository::flush`].
     pub fn save(&self, kind: Kind, plain: &[u8]) -> Result<(Id, u64)> {
+        self.refuse_broken()?;
         let id = Id::of(plain);
         if !locked(&self.index).claim(id) {
             return Ok((id, 0));
         }
+        Ok((id, self.breaks(self.store(id, kind, plain))?))
+    }
+
+    fn store(&self, id: Id, kind: Kind, plain: &[u8]) -> Result<u64> {
         let packed = match self.compress {
             true => Some(zstd::bulk::compress(plain, LEVEL).map_err(compressing)?),
             false => None,
@@ -244,7 +300,7 @@ impl Repository {
             .seal(packed.as_deref().unwrap_or(plain), &*self.env.random)?;
         let uncompressed = packed.is_some().then_some(plain.len() as u32);
         self.push(id, kind, &sealed, uncompressed)?;
-        Ok((id, sealed.len() as u64))
+        Ok(sealed.len() as u64)
     }
 
     /// A blob as it is sealed already.
@@ -259,7 +315,7 @@ impl Repository {
             pack.is_full().then(|| std::mem::take(pack))
         };
         match full {
-            Some(pack) => self.write_pack(pack),
+            Some(pack) => self.breaks(self.write_pack(pack)),
             None => Ok(()),
         }
     }
@@ -299,6 +355,11 @@ impl Repository {
 
     /// All that was stored is durable, and named by the index.
     pub fn flush(&self) -> Result<()> {
+        self.refuse_broken()?;
+        self.breaks(self.write_all())
+    }
+
+    fn write_all(&self) -> Result<()> {
         let (data, trees) = {
             let mut filling = locked(&self.filling);
             (

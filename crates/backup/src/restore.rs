@@ -42,7 +42,8 @@ pub async fn restore(
     to: &Place,
     watch: &Watch,
 ) -> Result<Restored> {
-    let _lock = Lock::take(repo, false)?;
+    let lock = Lock::take(repo, false)?;
+    let repo = lock.repo();
     let io = pool(client, &to.pool, &to.namespace).await?;
     let wanted = backup.clone();
     let contents = beside(repo, move |repo| repo.contents(&wanted)).await?;

@@ -104,6 +104,7 @@ pub async fn run(
     watch: &Watch,
 ) -> Result<Done> {
     let lock = Rc::new(Lock::take(repo, false)?);
+    let repo = lock.repo();
     let io = pool(client, &place.pool, &place.namespace).await?;
     let id = directory::id_of(&io, &place.image).await?;
     let lease = Lease::take(&io, &rbd::names::header(&id)).await?;

@@ -1,0 +1,197 @@
+//! Whole pieces of work on a repository, with what goes wrong between and within them.
+
+use crate::folder::Kind as FileKind;
+use crate::forms::{Id, Kind};
+use crate::lock::Lock;
+use crate::manifest::{About, Backup, Contents, FORM};
+use crate::verify::verify;
+use crate::{Environment, Password, Repository, Result, prune};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+const AT: Duration = Duration::from_secs(1_795_692_245);
+const PIECE: usize = 4096;
+
+struct Kit {
+    dir: tempfile::TempDir,
+    repo: Arc<Repository>,
+}
+
+impl Kit {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("r");
+        let repo = Repository::create(&root, &password(), Environment::system()).unwrap();
+        let repo = Arc::new(repo);
+        Self { dir, repo }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.dir.path().join("r")
+    }
+
+    /// As another process has it.
+    fn again(&self) -> Arc<Repository> {
+        Arc::new(Repository::open(&self.root(), &password(), Environment::system()).unwrap())
+    }
+
+    fn findings(&self) -> Vec<String> {
+        let report = verify(&self.again(), true, &mut |_, _| true);
+        report.unwrap().findings
+    }
+}
+
+fn password() -> Password {
+    Password::new("x").unwrap()
+}
+
+/// A piece that no other is like.
+fn piece(n: u64) -> Vec<u8> {
+    let mut state = n + 1;
+    let byte = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(byte).take(PIECE).collect()
+}
+
+fn about(image: &str, pieces: usize) -> About {
+    About {
+        form: FORM,
+        cluster: "c1".into(),
+        pool: "rbd".into(),
+        namespace: String::new(),
+        image: image.into(),
+        id: format!("id-{image}"),
+        size: (pieces * PIECE) as u64,
+        features: 0,
+        order: 22,
+        stripe_unit: 1 << 22,
+        stripe_count: 1,
+        data_pool: None,
+        metadata: Default::default(),
+        parent: None,
+        snapshot: "s".into(),
+        snapshot_id: 1,
+        piece: PIECE as u64,
+    }
+}
+
+/// As a run does it under its lock: how many bytes of pieces were new.
+fn store(lock: &Lock, image: &str, at: Duration, pieces: &[u64]) -> Result<(Backup, u64)> {
+    let repo = lock.repo();
+    repo.prepare()?;
+    let (mut ids, mut new) = (Vec::new(), 0);
+    for n in pieces {
+        let (id, stored) = repo.save(Kind::Data, &piece(*n))?;
+        ids.push(id);
+        new += stored;
+    }
+    let about = about(image, pieces.len());
+    let contents = Contents { about, pieces: ids };
+    Ok((repo.finish(at, contents, None, new)?, new))
+}
+
+fn back_up(repo: &Arc<Repository>, image: &str, pieces: &[u64]) -> Result<(Backup, u64)> {
+    store(&Lock::take(repo, false)?, image, AT, pieces)
+}
+
+/// Puts a file where the folder is, so that nothing can be written into it, until the guard goes.
+struct Blocked(PathBuf, PathBuf);
+
+impl Blocked {
+    fn new(path: &Path) -> Self {
+        let aside = path.with_extension("aside");
+        std::fs::rename(path, &aside).unwrap();
+        std::fs::write(path, "").unwrap();
+        Self(path.into(), aside)
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).unwrap();
+        std::fs::rename(&self.1, &self.0).unwrap();
+    }
+}
+
+/// What could not be stored for one image is stored for the next one that has the same.
+#[test]
+fn what_could_not_be_stored_is_not_there() {
+    let kit = Kit::new();
+    for (image, folder) in [("a", "data"), ("b", "index")] {
+        let lock = Lock::take(&kit.repo, false).unwrap();
+        lock.repo().prepare().unwrap();
+        let n = image.len() as u64 + folder.len() as u64;
+        let (id, stored) = lock.repo().save(Kind::Data, &piece(n)).unwrap();
+        assert!(stored > 0);
+        let blocked = Blocked::new(&kit.root().join(folder));
+        lock.repo().flush().unwrap_err();
+        drop(blocked);
+        // This piece of work is over, also when there is room again.
+        let about = about(image, 1);
+        let said = [
+            lock.repo().save(Kind::Data, &piece(n)).unwrap_err(),
+            lock.repo().flush().unwrap_err(),
+            lock.repo().refuse_unnamed(&[id].into()).unwrap_err(),
+            lock.repo()
+                .finish(
+                    AT,
+                    Contents {
+                        about,
+                        pieces: vec![id],
+                    },
+                    None,
+                    0,
+                )
+                .unwrap_err(),
+        ];
+        said.iter()
+            .for_each(|e| assert!(e.to_string().contains("could not be stored"), "{e}"));
+        drop(lock);
+        let (_, new) = back_up(&kit.repo, image, &[n]).unwrap();
+        assert!(new > PIECE as u64, "{folder}: it was stored again");
+    }
+    assert_eq!(kit.findings(), [""; 0]);
+    assert_eq!(kit.repo.backups().unwrap().len(), 2);
+}
+
+/// Between two images of a round another process takes the blobs away.
+#[test]
+fn what_was_pruned_meanwhile_is_stored_again() {
+    let kit = Kit::new();
+    let (first, _) = back_up(&kit.repo, "a", &[1, 2]).unwrap();
+    let other = kit.again();
+    prune::remove(&other, &[&first]).unwrap();
+    prune::prune(&other, None, None).unwrap();
+    let (_, new) = back_up(&kit.repo, "b", &[2, 3]).unwrap();
+    assert!(new > 2 * PIECE as u64, "{new}");
+    assert_eq!(kit.findings(), [""; 0]);
+}
+
+/// No manifest names what no index file on the disk names.
+#[test]
+fn a_manifest_names_only_what_index_files_name() {
+    let kit = Kit::new();
+    back_up(&kit.repo, "a", &[1]).unwrap();
+    let lock = Lock::take(&kit.repo, false).unwrap();
+    lock.repo().prepare().unwrap();
+    let (about_b, none) = (about("b", 1), Id::of(b"none"));
+    let made = lock.repo().finish(
+        AT,
+        Contents {
+            about: about_b,
+            pieces: vec![none],
+        },
+        None,
+        0,
+    );
+    assert!(made.unwrap_err().to_string().contains("no index names blob"));
+    for id in kit.repo.folder.list(FileKind::Index).unwrap() {
+        kit.repo.folder.remove(FileKind::Index, &id).unwrap();
+    }
+    let said = store(&lock, "b", AT, &[1]).unwrap_err().to_string();
+    assert!(said.contains("went while the backup was made"), "{said}");
+    assert_eq!(kit.repo.backups().unwrap().len(), 1);
+}
