@@ -9,6 +9,9 @@ pub enum Error {
     /// A sentence for a person.
     #[error("{0}")]
     Refused(String),
+    /// Others work on the repository: it can be tried again.
+    #[error("{0}")]
+    Busy(String),
     /// What was read is not what was written.
     #[error("the repository is damaged: {0}")]
     Damaged(String),

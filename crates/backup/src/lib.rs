@@ -39,5 +39,6 @@ pub use error::{Error, Result};
 pub use folder::parse_place;
 pub use forms::Id;
 pub use key::{Password, read_password};
+pub use lock::unlock;
 pub use manifest::{About, Backup, find};
 pub use repository::{Environment, Repository};

@@ -5,6 +5,7 @@
 
 use crate::folder::Kind as FileKind;
 use crate::forms::{Id, Kind, Manifest, Node, Tree, json};
+use crate::lock::Lock;
 use crate::repository::Repository;
 use crate::{Error, Result, time};
 use serde::{Deserialize, Serialize};
@@ -122,7 +123,14 @@ impl Repository {
     }
 
     /// Stores what describes a backup whose data are stored, makes it all durable, and names it last.
-    pub fn finish(&self, at: Duration, contents: Contents, policy: Option<&str>, new: u64) -> Result<Backup> {
+    pub(crate) fn finish(
+        &self,
+        lock: &Lock,
+        at: Duration,
+        contents: Contents,
+        policy: Option<&str>,
+        new: u64,
+    ) -> Result<Backup> {
         let (about, when) = (&contents.about, time::stamp(at));
         let text = json(about)?;
         let (text_id, _) = self.save(Kind::Data, &text)?;
@@ -153,6 +161,7 @@ impl Repository {
         }
         self.flush()?;
         self.refuse_unnamed(&wanted)?;
+        lock.check()?;
         let mut tags = vec![
             TAG.to_string(),
             format!("cluster={}", about.cluster),

@@ -55,13 +55,13 @@ pub fn prune(repo: &Arc<Repository>, keep: Option<&Keep>, policy: Option<&str>) 
     // What stays is read before anything goes: a repository that is damaged is not made smaller.
     let leaving: BTreeSet<Id> = gone.iter().map(|b| b.id).collect();
     let needed = needed(repo, &leaving)?;
+    lock.check()?;
     for backup in &gone {
         repo.folder.remove(FileKind::Snapshot, &backup.id)?;
         done.forgotten.push(backup.name());
     }
     repo.folder.sync(FileKind::Snapshot)?;
-    lock.renew()?;
-    sweep(repo, &needed, &BTreeSet::new(), &lock)?;
+    sweep(&lock, &needed, &BTreeSet::new())?;
     done.kept = (backups.len() - gone.len()) as u64;
     done.freed = before.saturating_sub(bytes(repo)?);
     Ok(done)
@@ -75,7 +75,7 @@ pub fn repair(repo: &Arc<Repository>, progress: Progress<'_>) -> Result<u64> {
     let (_, found) = inspect(repo, true, progress)?;
     let bad: BTreeSet<Id> = found.bad.into_keys().collect();
     if !bad.is_empty() {
-        sweep(repo, &found.needed, &bad, &lock)?;
+        sweep(&lock, &found.needed, &bad)?;
     }
     Ok(bad.len() as u64)
 }
@@ -84,6 +84,7 @@ pub fn repair(repo: &Arc<Repository>, progress: Progress<'_>) -> Result<u64> {
 pub fn remove(repo: &Arc<Repository>, backups: &[&Backup]) -> Result<()> {
     let lock = Lock::take(repo, true)?;
     let repo = lock.repo();
+    lock.check()?;
     for backup in backups {
         repo.folder.remove(FileKind::Snapshot, &backup.id)?;
     }
@@ -118,14 +119,16 @@ fn needed(repo: &Repository, leaving: &BTreeSet<Id>) -> Result<HashSet<Id>> {
     Ok(needed)
 }
 
-fn sweep(repo: &Repository, needed: &HashSet<Id>, bad: &BTreeSet<Id>, lock: &Lock) -> Result<()> {
+fn sweep(lock: &Lock, needed: &HashSet<Id>, bad: &BTreeSet<Id>) -> Result<()> {
+    let repo = lock.repo();
+    lock.check()?;
     let old = repo.read_index()?;
     let mut packs: BTreeMap<Id, Vec<IndexBlob>> = BTreeMap::new();
     for pack in old.iter().flat_map(|(_, file)| &file.packs) {
         packs.entry(pack.id).or_insert_with(|| pack.blobs.clone());
     }
     let all = packs.len();
-    let stays = rewrite(repo, packs, needed, bad, lock)?;
+    let stays = rewrite(lock, packs, needed, bad)?;
     // Packs that were written anew are named by index files of their own.
     repo.flush()?;
     let before: BTreeSet<Id> = old.iter().map(|(id, _)| *id).collect();
@@ -134,21 +137,21 @@ fn sweep(repo: &Repository, needed: &HashSet<Id>, bad: &BTreeSet<Id>, lock: &Loc
         for some in stays.chunks(PACKS_PER_INDEX) {
             written.insert(repo.write_index_file(some.to_vec())?);
         }
+        lock.check()?;
         for id in before.iter().filter(|id| !written.contains(*id)) {
             repo.folder.remove(FileKind::Index, id)?;
         }
         repo.folder.sync(FileKind::Index)?;
     }
-    remove_unnamed(repo)
+    remove_unnamed(lock)
 }
 
 /// Copies what is needed of packs that are half unneeded, or have something bad; the others, which stay.
 fn rewrite(
-    repo: &Repository,
+    lock: &Lock,
     packs: BTreeMap<Id, Vec<IndexBlob>>,
     needed: &HashSet<Id>,
     bad: &BTreeSet<Id>,
-    lock: &Lock,
 ) -> Result<Vec<IndexPack>> {
     let (mut stays, mut taken) = (Vec::new(), HashSet::new());
     for (id, blobs) in packs {
@@ -163,9 +166,9 @@ fn rewrite(
             continue;
         }
         for blob in useful {
-            copy(repo, &id, blob)?;
+            copy(lock.repo(), &id, blob)?;
         }
-        lock.renew()?;
+        lock.check()?;
     }
     Ok(stays)
 }
@@ -188,7 +191,8 @@ fn copy(repo: &Repository, pack: &Id, blob: &IndexBlob) -> Result<()> {
 }
 
 /// Packs that no index names, and what cut-off writes left.
-fn remove_unnamed(repo: &Repository) -> Result<()> {
+fn remove_unnamed(lock: &Lock) -> Result<()> {
+    let repo = lock.repo();
     let index = repo.read_index()?;
     let named: HashSet<Id> = index
         .iter()
@@ -196,6 +200,7 @@ fn remove_unnamed(repo: &Repository) -> Result<()> {
         .collect();
     for id in repo.folder.list(FileKind::Data)? {
         if !named.contains(&id) {
+            lock.check()?;
             repo.folder.remove(FileKind::Data, &id)?;
         }
     }

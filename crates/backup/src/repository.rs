@@ -54,6 +54,7 @@ pub struct Repository {
     key: Arc<Key>,
     id: String,
     compress: bool,
+    locks: bool,
     index: Mutex<Index>,
     filling: Mutex<Filling>,
     /// Why something that was to be stored is lost: then nothing more is, and no backup is named.
@@ -126,6 +127,7 @@ impl Repository {
             key: Arc::new(key),
             id: config.id,
             compress: true,
+            locks: true,
             index: Mutex::default(),
             filling: Mutex::default(),
             broken: OnceLock::new(),
@@ -141,6 +143,7 @@ impl Repository {
             key: self.key.clone(),
             id: self.id.clone(),
             compress: self.compress,
+            locks: self.locks,
             index: Mutex::default(),
             filling: Mutex::default(),
             broken: OnceLock::new(),
@@ -165,6 +168,15 @@ impl Repository {
     /// Whether blobs are compressed from now on; whoever reads them need not know.
     pub fn set_compress(&mut self, compress: bool) {
         self.compress = compress;
+    }
+
+    /// Whether who reads takes a lock, for which it has to be written to.
+    pub fn set_lock(&mut self, locks: bool) {
+        self.locks = locks;
+    }
+
+    pub(crate) fn locks(&self) -> bool {
+        self.locks
     }
 
     pub fn id(&self) -> &str {

@@ -42,7 +42,7 @@ pub async fn restore(
     to: &Place,
     watch: &Watch,
 ) -> Result<Restored> {
-    let lock = Lock::take(repo, false)?;
+    let lock = Lock::to_read(repo)?;
     let repo = lock.repo();
     let io = pool(client, &to.pool, &to.namespace).await?;
     let wanted = backup.clone();

@@ -103,29 +103,27 @@ pub async fn run(
     policy: Option<&str>,
     watch: &Watch,
 ) -> Result<Done> {
-    let lock = Rc::new(Lock::take(repo, false)?);
-    let repo = lock.repo();
+    let lock = Arc::new(Lock::take(repo, false)?);
     let io = pool(client, &place.pool, &place.namespace).await?;
     let id = directory::id_of(&io, &place.image).await?;
     let lease = Lease::take(&io, &rbd::names::header(&id)).await?;
-    let renewing = spawn_local(renew(lease.clone(), lock.clone()));
-    let done = under_lease(repo, &io, place, &id, policy, watch).await;
+    let renewing = spawn_local(renew(lease.clone()));
+    let done = under_lease(&lock, &io, place, &id, policy, watch).await;
     renewing.abort();
     lease.give_back().await;
     done
 }
 
-async fn renew(lease: Lease, lock: Rc<Lock>) {
+async fn renew(lease: Lease) {
     loop {
         io::task::sleep(RENEW_EVERY).await;
         // A lease that cannot be renewed runs out; a second backup beside this one costs time alone.
         let _ = lease.renew().await;
-        let _ = lock.renew();
     }
 }
 
 async fn under_lease(
-    repo: &Arc<Repository>,
+    lock: &Arc<Lock>,
     io: &IoCtx,
     place: &Place,
     id: &str,
@@ -137,7 +135,7 @@ async fn under_lease(
         ..ImageOptions::default()
     };
     let image = Image::open_id(io, id, &options).await?;
-    let done = snapshot_and_store(repo, io, &image, place, policy, watch).await;
+    let done = snapshot_and_store(lock, io, &image, place, policy, watch).await;
     let closed = image.close().await;
     let done = done?;
     closed?;
@@ -149,13 +147,14 @@ fn prefix(repo: &Repository) -> String {
 }
 
 async fn snapshot_and_store(
-    repo: &Arc<Repository>,
+    lock: &Arc<Lock>,
     io: &IoCtx,
     image: &Image,
     place: &Place,
     policy: Option<&str>,
     watch: &Watch,
 ) -> Result<Done> {
+    let repo = lock.repo();
     let prefix = prefix(repo);
     let at = repo.env.clock.wall();
     let random = repo.env.random.u32();
@@ -170,7 +169,7 @@ async fn snapshot_and_store(
         };
         let source = Image::open_id(io, image.id(), &options).await?;
         let about = about(io, image, &source, place, &name, snap).await?;
-        store(repo, &source, about, before, at, policy, watch).await
+        store(lock, &source, about, before, at, policy, watch).await
     };
     match stored.await {
         Ok(mut done) => {
@@ -290,7 +289,7 @@ struct Plan {
 }
 
 async fn store(
-    repo: &Arc<Repository>,
+    lock: &Arc<Lock>,
     source: &Image,
     mut about: About,
     before: Option<(Backup, Contents)>,
@@ -298,6 +297,7 @@ async fn store(
     policy: Option<&str>,
     watch: &Watch,
 ) -> Result<Done> {
+    let repo = lock.repo();
     if let Some((_, contents)) = &before {
         about.piece = contents.about.piece;
     }
@@ -319,8 +319,9 @@ async fn store(
     let (read, stored, pieces) = (pass.read.get(), pass.stored.get(), pass.pieces.take());
     let policy = policy.map(str::to_string);
     let contents = Contents { about, pieces };
+    let held = lock.clone();
     let backup = beside(repo, move |repo| {
-        repo.finish(at, contents, policy.as_deref(), stored)
+        repo.finish(&held, at, contents, policy.as_deref(), stored)
     })
     .await?;
     Ok(Done {

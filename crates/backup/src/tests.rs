@@ -1,5 +1,7 @@
 //! Whole pieces of work on a repository, with what goes wrong between and within them.
 
+#![allow(clippy::disallowed_methods)]
+
 use crate::folder::Kind as FileKind;
 use crate::forms::{Id, Kind};
 use crate::lock::Lock;
@@ -34,6 +36,19 @@ impl Kit {
     /// As another process has it.
     fn again(&self) -> Arc<Repository> {
         Arc::new(Repository::open(&self.root(), &password(), Environment::system()).unwrap())
+    }
+
+    fn pack_of(&self, plain: &[u8]) -> PathBuf {
+        let place = self.again().place_of(&Id::of(plain)).unwrap().unwrap();
+        self.root()
+            .join(self.repo.folder.name(FileKind::Data, &place.pack))
+    }
+
+    /// Besides locks.
+    fn all_files(&self) -> Vec<Id> {
+        let kinds = [FileKind::Snapshot, FileKind::Index, FileKind::Data];
+        let files = kinds.map(|kind| self.repo.folder.list(kind).unwrap());
+        files.concat()
     }
 
     fn findings(&self) -> Vec<String> {
@@ -90,7 +105,7 @@ fn store(lock: &Lock, image: &str, at: Duration, pieces: &[u64]) -> Result<(Back
     }
     let about = about(image, pieces.len());
     let contents = Contents { about, pieces: ids };
-    Ok((repo.finish(at, contents, None, new)?, new))
+    Ok((repo.finish(lock, at, contents, None, new)?, new))
 }
 
 fn back_up(repo: &Arc<Repository>, image: &str, pieces: &[u64]) -> Result<(Backup, u64)> {
@@ -137,6 +152,7 @@ fn what_could_not_be_stored_is_not_there() {
             lock.repo().refuse_unnamed(&[id].into()).unwrap_err(),
             lock.repo()
                 .finish(
+                    &lock,
                     AT,
                     Contents {
                         about,
@@ -179,6 +195,7 @@ fn a_manifest_names_only_what_index_files_name() {
     lock.repo().prepare().unwrap();
     let (about_b, none) = (about("b", 1), Id::of(b"none"));
     let made = lock.repo().finish(
+        &lock,
         AT,
         Contents {
             about: about_b,
@@ -193,5 +210,32 @@ fn a_manifest_names_only_what_index_files_name() {
     }
     let said = store(&lock, "b", AT, &[1]).unwrap_err().to_string();
     assert!(said.contains("went while the backup was made"), "{said}");
+    assert_eq!(kit.repo.backups().unwrap().len(), 1);
+}
+
+/// Somebody takes the lock away while all is read: nothing of what was to be removed is.
+#[test]
+fn who_lost_his_lock_removes_nothing() {
+    let kit = Kit::new();
+    back_up(&kit.repo, "a", &[1, 2]).unwrap();
+    let pack = kit.pack_of(&piece(1));
+    let mut bytes = std::fs::read(&pack).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&pack, bytes).unwrap();
+    let before = kit.all_files();
+    let lose = |_, _| {
+        let locks = kit.repo.folder.list(FileKind::Lock).unwrap();
+        locks
+            .iter()
+            .for_each(|id| kit.repo.folder.remove(FileKind::Lock, id).unwrap());
+        true
+    };
+    let said = prune::repair(&kit.repo, &mut { lose }).unwrap_err().to_string();
+    assert!(said.contains("was lost"), "{said}");
+    assert_eq!(kit.all_files(), before);
+    let lock = Lock::take(&kit.repo, false).unwrap();
+    lose(0, 0);
+    let said = store(&lock, "b", AT, &[7]).unwrap_err().to_string();
+    assert!(said.contains("was lost"), "{said}");
     assert_eq!(kit.repo.backups().unwrap().len(), 1);
 }

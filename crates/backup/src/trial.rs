@@ -41,7 +41,7 @@ impl std::fmt::Display for Tried {
 
 /// The error says what is wrong with the backup.
 pub async fn trial(repo: &Arc<Repository>, client: &Client, backup: &Backup, watch: &Watch) -> Result<Tried> {
-    let lock = Lock::take(repo, false)?;
+    let lock = Lock::to_read(repo)?;
     let repo = lock.repo();
     let wanted = backup.clone();
     let contents = Rc::new(beside(repo, move |repo| repo.contents(&wanted)).await?);

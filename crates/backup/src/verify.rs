@@ -33,7 +33,7 @@ pub struct Report {
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> bool;
 
 pub fn verify(repo: &Arc<Repository>, read_all: bool, progress: Progress<'_>) -> Result<Report> {
-    let lock = Lock::take(repo, false)?;
+    let lock = Lock::to_read(repo)?;
     let repo = lock.repo();
     let (mut report, found) = inspect(repo, read_all, progress)?;
     tell(repo, found.bad, &mut report)?;

@@ -28,6 +28,8 @@ pub enum BackupCommand {
     Prune(Prune),
     /// Take what is lost or changed out of a repository, so that the next backups store it again; needs no cluster
     Repair(Repair),
+    /// Take locks away whose holders are gone: that of another host counts until this is said
+    Unlock(Unlock),
     /// Remove single backups; `prune` then frees their room
     Rm(Rm),
     /// Try backups: read them whole and compare them with the images' snapshots
@@ -153,6 +155,12 @@ pub struct Prune {
 
 #[derive(Debug, ClapArgs)]
 pub struct Repair {
+    #[command(flatten)]
+    pub at: At,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Unlock {
     #[command(flatten)]
     pub at: At,
 }

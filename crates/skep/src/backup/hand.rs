@@ -304,6 +304,16 @@ pub fn repair(args: &args::Repair) -> Result<(), Error> {
     Ok(())
 }
 
+pub fn unlock(args: &args::Unlock) -> Result<(), Error> {
+    let repo = open(&args.at.repo, &args.at.key.key_file)?;
+    let gone = ::backup::unlock(&repo).map_err(failed)?;
+    gone.iter().for_each(|who| println!("gone: the lock of {who}"));
+    if gone.is_empty() {
+        println!("no lock is older than 30 minutes, or of a process of this host that is gone");
+    }
+    Ok(())
+}
+
 pub fn rm(args: &args::Rm) -> Result<(), Error> {
     let repo = open(&args.at.repo, &args.at.key.key_file)?;
     let all = repo.backups().map_err(failed)?;

@@ -16,6 +16,7 @@ pub fn run(args: &args::Backup) -> Result<(), Error> {
         BackupCommand::Verify(a) => hand::verify(a),
         BackupCommand::Prune(a) => hand::prune(a),
         BackupCommand::Repair(a) => hand::repair(a),
+        BackupCommand::Unlock(a) => hand::unlock(a),
         BackupCommand::Rm(a) => hand::rm(a),
         BackupCommand::Trial(a) => hand::trial(a),
         BackupCommand::Run(a) if a.of.is_some() => hand::run(a),
