@@ -227,6 +227,48 @@ def test_killed_in_the_midst(images, tool):
     assert len(ours(images.cluster, images, big)) == 1
 
 
+def test_what_it_relies_on_goes_while_it_reads(cluster, images, tool):
+    """The snapshot, of which the OSDs then say zeros; the lease, whose next holder removes the snapshot: that is no backup."""
+    # Without the exclusive lock, which who is stopped would not hand over.
+    name = images.load(os.urandom(2 * SIZE), '--image-feature', 'layering')
+    header = 'rbd_header.' + images.info(name)['id']
+
+    def snapshot_goes():
+        snap, = ours(cluster, images, name)
+        # It waits for the one that is stopped to hear of it.
+        started.append(cluster.popen('rbd', 'snap', 'rm', images.spec(name, snap)))
+        wait_until(lambda: not ours(cluster, images, name), what='the snapshot goes')
+
+    def lease_goes():
+        info = cluster.rados(images.pool, 'lock', 'info', header, 'skep_backup', '--format', 'json')
+        locker, = json.loads(info.out)['lockers']
+        cluster.rados(images.pool, 'lock', 'break', header, 'skep_backup', locker['name'],
+                      '--lock-cookie', locker['cookie'])
+
+    for goes, says in ((snapshot_goes, b'removed while it was read'), (lease_goes, b'lease on the image was lost')):
+        before = set(tool.packs())
+        started = [popen(tool.argv('run', '--of', images.spec(name), '--to', tool.repo),
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)]
+        try:
+            wait_until(lambda: set(tool.packs()) != before or started[0].poll() is not None, every=0.01, what='a pack')
+            started[0].send_signal(signal.SIGSTOP)
+            goes()
+            started[0].send_signal(signal.SIGCONT)
+            _, err = started[0].communicate(timeout=120)
+            assert started[0].returncode == 1 and says in err, (goes, err)
+            for other in started[1:]:
+                other.wait(60)
+        finally:
+            for proc in started:
+                proc.kill()
+        assert tool.json('ls', tool.repo) == []
+        # What was stored is stored again, so that packs tell how far it is.
+        tool('prune', tool.repo)
+    data = images.read(name)
+    tool.run(name)
+    assert tool.restored(images, name + '@latest') == data
+
+
 def test_wrong_key_and_no_repository(tool, tmp_path):
     other = tmp_path / 'other'
     other.write_text('another')

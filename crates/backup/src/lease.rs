@@ -11,7 +11,8 @@ use types::{EntityName, Errno, Utime};
 
 const NAME: &str = "skep_backup";
 const EXCLUSIVE: u8 = 1;
-const MAY_RENEW: u8 = 1;
+/// Renews one that is held.
+const MUST_RENEW: u8 = 2;
 const LEASE: Utime = Utime { sec: 120, nsec: 0 };
 pub const RENEW_EVERY: Duration = Duration::from_secs(30);
 
@@ -53,12 +54,12 @@ impl Lease {
             oid: header.to_string(),
             cookie: cookie(io),
         };
-        match lease.lock().await {
+        match lease.lock(0).await {
             Err(Error::Cluster(e)) if e.errno() == Errno::EBUSY => {}
             other => return other.map(|()| lease),
         }
         let Some(holder) = lease.holder().await? else {
-            return lease.lock().await.map(|()| lease);
+            return lease.lock(0).await.map(|()| lease);
         };
         let other = String::from_utf8_lossy(&holder.cookie).into_owned();
         if !is_dead(&other) {
@@ -68,7 +69,7 @@ impl Lease {
             )));
         }
         lease.break_lock(&holder).await?;
-        lease.lock().await.map(|()| lease)
+        lease.lock(0).await.map(|()| lease)
     }
 
     async fn run(&self, op: Operation) -> Result<client::Outcome> {
@@ -80,14 +81,14 @@ impl Lease {
         Ok(done?)
     }
 
-    async fn lock(&self) -> Result<()> {
+    async fn lock(&self, flags: u8) -> Result<()> {
         let op = call("lock", true, |w| {
             w.u8(EXCLUSIVE);
             w.string(&self.cookie);
             w.string("");
             w.string("skep backup");
             w.put(&LEASE);
-            w.u8(MAY_RENEW);
+            w.u8(flags);
         });
         self.run(op).await.map(drop)
     }
@@ -110,8 +111,10 @@ impl Lease {
         }
     }
 
+    /// Refused when it ran out: another may have had it meanwhile.
     pub async fn renew(&self) -> Result<()> {
-        self.lock().await
+        let done = self.lock(MUST_RENEW).await;
+        done.map_err(|e| Error::refused(format!("the lease on the image was lost: {e}")))
     }
 
     /// What is not given back runs out.

@@ -14,7 +14,7 @@ use crate::{Error, Result, time};
 use bytes::Bytes;
 use client::{Client, IoCtx};
 use io::task::{aside, spawn_local};
-use rbd::header::Header;
+use rbd::header::{Header, Snap};
 use rbd::{Image, ImageOptions, Way, directory};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,39 +103,61 @@ pub async fn run(
     policy: Option<&str>,
     watch: &Watch,
 ) -> Result<Done> {
-    let lock = Arc::new(Lock::take(repo, false)?);
+    let lock = Lock::take(repo, false)?;
     let io = pool(client, &place.pool, &place.namespace).await?;
     let id = directory::id_of(&io, &place.image).await?;
     let lease = Lease::take(&io, &rbd::names::header(&id)).await?;
-    let renewing = spawn_local(renew(lease.clone()));
-    let done = under_lease(&lock, &io, place, &id, policy, watch).await;
+    let held = Held {
+        lock: Arc::new(lock),
+        lease,
+        lost: Rc::default(),
+        watch: watch.clone(),
+    };
+    let renewing = spawn_local(renew(held.clone()));
+    let done = under_lease(&held, &io, place, &id, policy).await;
     renewing.abort();
-    lease.give_back().await;
+    held.lease.give_back().await;
     done
 }
 
-async fn renew(lease: Lease) {
-    loop {
-        io::task::sleep(RENEW_EVERY).await;
-        // A lease that cannot be renewed runs out; a second backup beside this one costs time alone.
-        let _ = lease.renew().await;
+/// What a backup relies on while it is made.
+#[derive(Clone)]
+struct Held {
+    lock: Arc<Lock>,
+    lease: Lease,
+    /// Why the lease cannot be relied on any more.
+    lost: Rc<RefCell<Option<String>>>,
+    watch: Watch,
+}
+
+impl Held {
+    fn check(&self) -> Result<()> {
+        self.watch.check()?;
+        match &*self.lost.borrow() {
+            Some(why) => Err(Error::refused(why.clone())),
+            None => Ok(()),
+        }
     }
 }
 
-async fn under_lease(
-    lock: &Arc<Lock>,
-    io: &IoCtx,
-    place: &Place,
-    id: &str,
-    policy: Option<&str>,
-    watch: &Watch,
-) -> Result<Done> {
+/// A second backup beside this one would remove its snapshot: once is enough to end it.
+async fn renew(held: Held) {
+    loop {
+        io::task::sleep(RENEW_EVERY).await;
+        if let Err(e) = held.lease.renew().await {
+            *held.lost.borrow_mut() = Some(e.to_string());
+            return;
+        }
+    }
+}
+
+async fn under_lease(held: &Held, io: &IoCtx, place: &Place, id: &str, policy: Option<&str>) -> Result<Done> {
     let options = ImageOptions {
         encrypted: true,
         ..ImageOptions::default()
     };
     let image = Image::open_id(io, id, &options).await?;
-    let done = snapshot_and_store(lock, io, &image, place, policy, watch).await;
+    let done = snapshot_and_store(held, io, &image, place, policy).await;
     let closed = image.close().await;
     let done = done?;
     closed?;
@@ -147,14 +169,13 @@ fn prefix(repo: &Repository) -> String {
 }
 
 async fn snapshot_and_store(
-    lock: &Arc<Lock>,
+    held: &Held,
     io: &IoCtx,
     image: &Image,
     place: &Place,
     policy: Option<&str>,
-    watch: &Watch,
 ) -> Result<Done> {
-    let repo = lock.repo();
+    let repo = held.lock.repo();
     let prefix = prefix(repo);
     let at = repo.env.clock.wall();
     let random = repo.env.random.u32();
@@ -169,11 +190,15 @@ async fn snapshot_and_store(
         };
         let source = Image::open_id(io, image.id(), &options).await?;
         let about = about(io, image, &source, place, &name, snap).await?;
-        store(lock, &source, about, before, at, policy, watch).await
+        let stored = store(held, &source, about, before).await?;
+        held.check()?;
+        held.lease.renew().await?;
+        refuse_gone(io, image.id(), snap).await?;
+        finish(held, at, policy, stored).await
     };
     match stored.await {
         Ok(mut done) => {
-            done.warning = remove_others(image, &prefix, &name)
+            done.warning = remove_older(held, image, &prefix, snap)
                 .await
                 .err()
                 .map(|e| e.to_string());
@@ -269,11 +294,31 @@ fn parent(header: &Header, snap: u64, pool: impl Fn(i64) -> Option<String>) -> O
     ))
 }
 
-async fn remove_others(image: &Image, prefix: &str, keep: &str) -> Result<()> {
+/// Of a snapshot that is gone the OSDs say zeros, or what was written later: what was read last may be that.
+async fn refuse_gone(io: &IoCtx, id: &str, snap: u64) -> Result<()> {
+    let options = ImageOptions {
+        read_only: true,
+        encrypted: true,
+        ..ImageOptions::default()
+    };
+    let now = Image::open_id(io, id, &options).await?;
+    let header = now.header().await;
+    now.close().await?;
+    match header?.snap(snap).is_some_and(Snap::is_users) {
+        true => Ok(()),
+        false => Err(Error::refused(
+            "its snapshot was removed while it was read, so this is no backup; make it again",
+        )),
+    }
+}
+
+/// Younger ones are of a backup that began later, which may run.
+async fn remove_older(held: &Held, image: &Image, prefix: &str, snap: u64) -> Result<()> {
+    held.lease.renew().await?;
     let snaps = image.snaps().await?;
     let ours = snaps
         .iter()
-        .filter(|s| s.is_users() && s.name.starts_with(prefix) && s.name != keep);
+        .filter(|s| s.is_users() && s.name.starts_with(prefix) && s.id < snap);
     for snap in ours {
         let removed = image.remove_snap(&snap.name).await;
         removed.map_err(|e| Error::refused(format!("snapshot '{}' stays: {e}", snap.name)))?;
@@ -288,23 +333,28 @@ struct Plan {
     way: Option<Way>,
 }
 
+/// What is stored of an image, but not named by a manifest yet.
+struct Stored {
+    contents: Contents,
+    way: Option<Way>,
+    read: u64,
+    new: u64,
+}
+
 async fn store(
-    lock: &Arc<Lock>,
+    held: &Held,
     source: &Image,
     mut about: About,
     before: Option<(Backup, Contents)>,
-    at: Duration,
-    policy: Option<&str>,
-    watch: &Watch,
-) -> Result<Done> {
-    let repo = lock.repo();
+) -> Result<Stored> {
+    let repo = held.lock.repo();
     if let Some((_, contents)) = &before {
         about.piece = contents.about.piece;
     }
     let plan = plan(repo, source, &about, before).await?;
     let way = plan.way;
     let pass = Rc::new(Pass {
-        repo: repo.clone(),
+        held: held.clone(),
         source: source.clone(),
         size: about.size,
         piece: about.piece,
@@ -313,22 +363,28 @@ async fn store(
         pieces: RefCell::new(plan.pieces),
         read: Cell::new(0),
         stored: Cell::new(0),
-        watch: watch.clone(),
     });
     pass.run().await?;
-    let (read, stored, pieces) = (pass.read.get(), pass.stored.get(), pass.pieces.take());
-    let policy = policy.map(str::to_string);
-    let contents = Contents { about, pieces };
-    let held = lock.clone();
-    let backup = beside(repo, move |repo| {
-        repo.finish(&held, at, contents, policy.as_deref(), stored)
-    })
-    .await?;
-    Ok(Done {
-        backup,
-        read,
-        stored,
+    let pieces = pass.pieces.take();
+    Ok(Stored {
+        contents: Contents { about, pieces },
         way,
+        read: pass.read.get(),
+        new: pass.stored.get(),
+    })
+}
+
+async fn finish(held: &Held, at: Duration, policy: Option<&str>, stored: Stored) -> Result<Done> {
+    let (lock, policy) = (held.lock.clone(), policy.map(str::to_string));
+    let (contents, new) = (stored.contents, stored.new);
+    let backup = beside(held.lock.repo(), move |repo| {
+        repo.finish(&lock, at, contents, policy.as_deref(), new)
+    });
+    Ok(Done {
+        backup: backup.await?,
+        read: stored.read,
+        stored: new,
+        way: stored.way,
         warning: None,
     })
 }
@@ -395,7 +451,7 @@ fn pieces_of(source: &Image, objects: &BTreeSet<u64>, size: u64, piece: u64) -> 
 }
 
 struct Pass {
-    repo: Arc<Repository>,
+    held: Held,
     source: Image,
     size: u64,
     piece: u64,
@@ -404,7 +460,6 @@ struct Pass {
     pieces: RefCell<Vec<Id>>,
     read: Cell<u64>,
     stored: Cell<u64>,
-    watch: Watch,
 }
 
 impl Pass {
@@ -432,12 +487,12 @@ impl Pass {
 
     async fn work(&self) -> Result<()> {
         while let Some(number) = self.todo.get(self.next.get()).copied() {
-            self.watch.check()?;
+            self.held.check()?;
             self.next.set(self.next.get() + 1);
             let at = number * self.piece;
             let length = self.piece.min(self.size - at);
             let data = self.source.read_short(at, length).await?;
-            let saved = beside(&self.repo, move |repo| {
+            let saved = beside(self.held.lock.repo(), move |repo| {
                 let mut data = Vec::from(data);
                 data.resize(length as usize, 0);
                 repo.save(Kind::Data, &data)
@@ -448,7 +503,7 @@ impl Pass {
             }
             self.read.set(self.read.get() + length);
             self.stored.set(self.stored.get() + stored);
-            (self.watch.progress)(self.read.get(), self.todo.len() as u64 * self.piece);
+            (self.held.watch.progress)(self.read.get(), self.todo.len() as u64 * self.piece);
         }
         Ok(())
     }
