@@ -179,6 +179,28 @@ def test_snapshots_and_clones(cluster, images, tool):
     assert tool.restored(images, clone + '@latest') == data
 
 
+@pytest.mark.parametrize('stays', (True, False))
+def test_rolled_back_between_backups(cluster, images, tool, stays):
+    """A rollback takes the object map along: what it changed may be clean there. Also when its snapshot goes afterwards."""
+    base = pattern(SIZE)
+    name = images.load(base)
+    images.snap(name, 'u0')
+    images.snap(name, 'u1')
+    written = changed(images, name, base, 9 * MIB, MIB)
+    tool.run(name)
+    assert tool.restored(images, name + '@latest') == written
+    cluster.rbd('snap', 'rollback', images.spec(name, 'u1'))
+    if not stays:
+        for snap in ('u0', 'u1'):
+            cluster.rbd('snap', 'rm', images.spec(name, snap))
+    row = tool.run(name)
+    assert tool.restored(images, name + '@latest') == base
+    assert row['way'] == 'clones', row
+    # Nobody can roll back beyond it: maps are believed again.
+    if not stays:
+        assert tool.run(name)['way'] == 'fast-diff'
+
+
 def test_an_image_that_is_written_meanwhile(cluster, images, tool):
     """fio holds the exclusive lock and writes: the snapshot is taken by agreement with it, and it goes on."""
     name = images.create(16 * MIB)

@@ -49,8 +49,15 @@ pub struct About {
     pub parent: Option<String>,
     pub snapshot: String,
     pub snapshot_id: u64,
+    /// There were snapshots older than that one, to which the image may be rolled back later.
+    #[serde(default = "always")]
+    pub older_snapshots: bool,
     /// Bytes of a piece.
     pub piece: u64,
+}
+
+fn always() -> bool {
+    true
 }
 
 pub const FORM: u32 = 1;

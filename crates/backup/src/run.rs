@@ -189,7 +189,7 @@ async fn snapshot_and_store(
             encrypted: true,
         };
         let source = Image::open_id(io, image.id(), &options).await?;
-        let about = about(io, image, &source, place, &name, snap).await?;
+        let about = about(io, image, &source, place, &prefix, &name, snap).await?;
         let stored = store(held, &source, about, before).await?;
         held.check()?;
         held.lease.renew().await?;
@@ -246,6 +246,7 @@ async fn about(
     image: &Image,
     source: &Image,
     place: &Place,
+    prefix: &str,
     snapshot: &str,
     snap: u64,
 ) -> Result<About> {
@@ -256,6 +257,9 @@ async fn about(
     let header = source.header().await?;
     let (layout, size) = (source.layout(), source.size().await?);
     let map = io.client().map()?;
+    let now = image.header().await?;
+    // Ours go with this backup.
+    let is_older = |s: &Snap| s.id < snap && !s.name.starts_with(prefix);
     let data_pool = source
         .data_pool()
         .and_then(|p| map.pool_name(p).map(str::to_string));
@@ -276,6 +280,7 @@ async fn about(
         parent: parent(&header, snap, |pool| map.pool_name(pool).map(str::to_string)),
         snapshot: snapshot.into(),
         snapshot_id: snap,
+        older_snapshots: now.snaps.iter().any(is_older),
         piece: if size > LARGE { PIECE_LARGE } else { PIECE },
     })
 }
@@ -402,7 +407,9 @@ async fn plan(
     let covered = |objects: &BTreeSet<u64>| pieces_of(source, objects, size, piece);
     if let Some((_, contents)) = before
         && contents.about.size > 0
-        && let Some(changed) = source.changed_since(contents.about.snapshot_id).await?
+        && let Some(changed) = source
+            .changed_since(contents.about.snapshot_id, contents.about.older_snapshots)
+            .await?
     {
         let was = contents.about.size;
         // A piece that the end of the smaller one cuts is another.

@@ -89,6 +89,7 @@ fn about(image: &str, pieces: usize) -> About {
         parent: None,
         snapshot: "s".into(),
         snapshot_id: 1,
+        older_snapshots: false,
         piece: PIECE as u64,
     }
 }

@@ -32,7 +32,10 @@ pub struct Changed {
 impl Image {
     /// Objects that may differ between the snapshot `from` and the one that is open here, or None: `from` does not help, since it
     /// is gone or sees another part of a parent.
-    pub async fn changed_since(&self, from: u64) -> Result<Option<Changed>> {
+    ///
+    /// `rolled_back`: the image may have been rolled back, after `from` was made, to a snapshot older than `from`. A rollback takes
+    /// the object map of its snapshot along, in which an object that it has changed may be clean; then maps are not believed.
+    pub async fn changed_since(&self, from: u64, rolled_back: bool) -> Result<Option<Changed>> {
         let inner = &self.inner;
         let view = inner.view().await?;
         let (header, to) = (&view.header, inner.snap);
@@ -40,7 +43,8 @@ impl Image {
         if !known || header.overlap_at(from) != header.overlap_at(to) {
             return Ok(None);
         }
-        if let Some(objects) = inner.changed_by_maps(header, from).await? {
+        let rolled_back = rolled_back || header.snaps.iter().any(|s| s.id < from);
+        if !rolled_back && let Some(objects) = inner.changed_by_maps(header, from).await? {
             let way = Way::FastDiff;
             return Ok(Some(Changed { objects, way }));
         }
