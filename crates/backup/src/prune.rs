@@ -55,6 +55,7 @@ pub fn prune(repo: &Arc<Repository>, keep: Option<&Keep>, policy: Option<&str>) 
     // What stays is read before anything goes: a repository that is damaged is not made smaller.
     let leaving: BTreeSet<Id> = gone.iter().map(|b| b.id).collect();
     let needed = needed(repo, &leaving)?;
+    refuse_lost(repo, &needed)?;
     lock.check()?;
     for backup in &gone {
         repo.folder.remove(FileKind::Snapshot, &backup.id)?;
@@ -65,6 +66,19 @@ pub fn prune(repo: &Arc<Repository>, keep: Option<&Keep>, policy: Option<&str>) 
     done.kept = (backups.len() - gone.len()) as u64;
     done.freed = before.saturating_sub(bytes(repo)?);
     Ok(done)
+}
+
+/// What no index file names may lie in packs that would go now, if an index file is lost.
+fn refuse_lost(repo: &Repository, needed: &HashSet<Id>) -> Result<()> {
+    let index = repo.read_index()?;
+    let packs = index.iter().flat_map(|(_, file)| &file.packs);
+    let named: HashSet<Id> = packs.flat_map(|p| p.blobs.iter().map(|b| b.id)).collect();
+    match needed.iter().filter(|id| !named.contains(*id)).count() {
+        0 => Ok(()),
+        lost => Err(Error::damaged(format!(
+            "no index names {lost} of the blobs that backups need; nothing is taken away"
+        ))),
+    }
 }
 
 /// Takes out of the repository what is lost or changed, so that the next backup of an image that has it still stores it again. How many

@@ -240,3 +240,23 @@ fn who_lost_his_lock_removes_nothing() {
     assert!(said.contains("was lost"), "{said}");
     assert_eq!(kit.repo.backups().unwrap().len(), 1);
 }
+
+/// An index file is lost: the packs that it named are healthy, and all that is left of the backup.
+#[test]
+fn packs_of_a_lost_index_are_not_pruned() {
+    let kit = Kit::new();
+    let lock = Lock::take(&kit.repo, false).unwrap();
+    lock.repo().prepare().unwrap();
+    lock.repo().save(Kind::Data, &piece(1)).unwrap();
+    lock.repo().flush().unwrap();
+    let lost = kit.repo.folder.list(FileKind::Index).unwrap();
+    store(&lock, "a", AT, &[1, 2]).unwrap();
+    drop(lock);
+    for id in &lost {
+        kit.repo.folder.remove(FileKind::Index, id).unwrap();
+    }
+    let before = kit.all_files();
+    let said = prune::prune(&kit.repo, None, None).unwrap_err().to_string();
+    assert!(said.contains("no index names 1 of the blobs"), "{said}");
+    assert_eq!(kit.all_files(), before);
+}
