@@ -26,6 +26,8 @@ struct Entry {
 pub struct Index {
     packs: Vec<Id>,
     blobs: HashMap<Id, Entry>,
+    /// Copies in other packs, as two hosts make them that store the same at once; few.
+    copies: HashMap<Id, Vec<Entry>>,
     /// On their way to a pack that is not written yet.
     pending: HashSet<Id>,
     /// The files that were read.
@@ -45,7 +47,9 @@ impl Index {
                 uncompressed_length: blob.uncompressed_length,
                 kind: blob.kind,
             };
-            self.blobs.insert(blob.id, entry);
+            if let Some(other) = self.blobs.insert(blob.id, entry) {
+                self.copies.entry(blob.id).or_default().push(other);
+            }
         }
     }
 
@@ -54,7 +58,16 @@ impl Index {
     }
 
     pub fn get(&self, id: &Id) -> Option<Place> {
-        let entry = self.blobs.get(id)?;
+        self.place(self.blobs.get(id)?)
+    }
+
+    /// Besides that of [`Index::get`].
+    pub fn copies(&self, id: &Id) -> Vec<Place> {
+        let copies = self.copies.get(id).into_iter().flatten();
+        copies.filter_map(|entry| self.place(entry)).collect()
+    }
+
+    fn place(&self, entry: &Entry) -> Option<Place> {
         Some(Place {
             pack: *self.packs.get(entry.pack as usize)?,
             offset: entry.offset,

@@ -4,7 +4,7 @@
 //! ones go; then packs that it does not name. A cut at any point leaves every backup whole that is not gone.
 
 use crate::folder::Kind as FileKind;
-use crate::forms::{Id, IndexBlob, IndexPack};
+use crate::forms::{Id, IndexBlob, IndexFile, IndexPack};
 use crate::keep::Keep;
 use crate::lock::Lock;
 use crate::manifest::Backup;
@@ -62,7 +62,12 @@ pub fn prune(repo: &Arc<Repository>, keep: Option<&Keep>, policy: Option<&str>) 
         done.forgotten.push(backup.name());
     }
     repo.folder.sync(FileKind::Snapshot)?;
-    sweep(&lock, &needed, &BTreeSet::new())?;
+    let (copies, packs) = (HashSet::new(), HashSet::new());
+    let bad = Bad {
+        copies: &copies,
+        packs: &packs,
+    };
+    sweep(&lock, &needed, &bad)?;
     done.kept = (backups.len() - gone.len()) as u64;
     done.freed = before.saturating_sub(bytes(repo)?);
     Ok(done)
@@ -76,22 +81,101 @@ fn refuse_lost(repo: &Repository, needed: &HashSet<Id>) -> Result<()> {
     match needed.iter().filter(|id| !named.contains(*id)).count() {
         0 => Ok(()),
         lost => Err(Error::damaged(format!(
-            "no index names {lost} of the blobs that backups need; nothing is taken away"
+            "no index names {lost} of the blobs that backups need; nothing is taken away. `skep backup repair` finds those that packs still have"
         ))),
     }
 }
 
-/// Takes out of the repository what is lost or changed, so that the next backup of an image that has it still stores it again. How many
-/// blobs that were.
-pub fn repair(repo: &Arc<Repository>, progress: Progress<'_>) -> Result<u64> {
+/// What [`repair`] found and did, in blobs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// Lost or changed, with no good copy: they are out of the index.
+    pub lost: u64,
+    /// That packs have, though no index named them: they are in the index again.
+    pub found: u64,
+    /// Packs that were hit, and of which what can be read stays.
+    pub packs: u64,
+}
+
+/// Takes out of the repository what is lost or changed, so that the next backup of an image that has it still stores it again. What
+/// packs still have, and index files named that are lost, is named again.
+pub fn repair(repo: &Arc<Repository>, progress: Progress<'_>) -> Result<Repaired> {
     let lock = Lock::take(repo, true)?;
     let repo = lock.repo();
+    let found_again = adopt(&lock)?;
     let (_, found) = inspect(repo, true, progress)?;
-    let bad: BTreeSet<Id> = found.bad.into_keys().collect();
-    if !bad.is_empty() {
-        sweep(&lock, &found.needed, &bad)?;
+    let (mut good, mut copies) = (HashSet::new(), HashSet::new());
+    for pack in repo.read_index()?.iter().flat_map(|(_, file)| &file.packs) {
+        for blob in &pack.blobs {
+            copies.insert(blob.id);
+            if !found.bad_copies.contains(&(pack.id, blob.id)) {
+                good.insert(blob.id);
+            }
+        }
     }
-    Ok(bad.len() as u64)
+    let lost = copies
+        .union(&found.needed)
+        .filter(|id| !good.contains(*id))
+        .count() as u64;
+    // What nobody needs stays, too: below a folder that is lost nobody knows what it is.
+    let bad = Bad {
+        copies: &found.bad_copies,
+        packs: &found.hit,
+    };
+    let packs: HashSet<Id> = bad
+        .copies
+        .iter()
+        .map(|c| c.0)
+        .chain(bad.packs.iter().copied())
+        .collect();
+    if !packs.is_empty() {
+        sweep(&lock, &copies, &bad)?;
+    }
+    Ok(Repaired {
+        lost,
+        found: found_again,
+        packs: packs.len() as u64,
+    })
+}
+
+/// Names packs that no index file names that can be read, and takes away those that cannot.
+fn adopt(lock: &Lock) -> Result<u64> {
+    let repo = lock.repo();
+    let (mut named, mut broken) = (HashSet::new(), Vec::new());
+    for id in repo.folder.list(FileKind::Index)? {
+        match repo.read_json::<IndexFile>(FileKind::Index, &id) {
+            Ok(file) => named.extend(file.packs.iter().map(|p| p.id)),
+            Err(Error::Damaged(_)) => broken.push(id),
+            Err(e) => return Err(e),
+        }
+    }
+    let (mut packs, mut blobs) = (Vec::new(), 0);
+    for id in repo.folder.list(FileKind::Data)? {
+        if named.contains(&id) {
+            continue;
+        }
+        // One that is hit itself is not to be told from one that a cut-off write left.
+        if let Ok(header) = pack::read(&repo.folder.read(FileKind::Data, &id)?, repo.key()) {
+            blobs += header.len() as u64;
+            packs.push(IndexPack { id, blobs: header });
+        }
+    }
+    lock.check()?;
+    for some in packs.chunks(PACKS_PER_INDEX) {
+        repo.write_index_file(some.to_vec())?;
+    }
+    for id in &broken {
+        repo.folder.remove(FileKind::Index, id)?;
+    }
+    repo.folder.sync(FileKind::Index)?;
+    Ok(blobs)
+}
+
+/// What is not taken over, or not left where it is.
+struct Bad<'a> {
+    /// By pack and blob.
+    copies: &'a HashSet<(Id, Id)>,
+    packs: &'a HashSet<Id>,
 }
 
 /// Takes single backups away; their data go with the next [`prune`].
@@ -133,7 +217,7 @@ fn needed(repo: &Repository, leaving: &BTreeSet<Id>) -> Result<HashSet<Id>> {
     Ok(needed)
 }
 
-fn sweep(lock: &Lock, needed: &HashSet<Id>, bad: &BTreeSet<Id>) -> Result<()> {
+fn sweep(lock: &Lock, needed: &HashSet<Id>, bad: &Bad<'_>) -> Result<()> {
     let repo = lock.repo();
     lock.check()?;
     let old = repo.read_index()?;
@@ -165,16 +249,16 @@ fn rewrite(
     lock: &Lock,
     packs: BTreeMap<Id, Vec<IndexBlob>>,
     needed: &HashSet<Id>,
-    bad: &BTreeSet<Id>,
+    bad: &Bad<'_>,
 ) -> Result<Vec<IndexPack>> {
     let (mut stays, mut taken) = (Vec::new(), HashSet::new());
     for (id, blobs) in packs {
+        let is_bad = |b: &IndexBlob| bad.copies.contains(&(id, b.id));
         // A blob that is there twice is needed once.
-        let mut is_useful =
-            |b: &&IndexBlob| needed.contains(&b.id) && !bad.contains(&b.id) && taken.insert(b.id);
+        let mut is_useful = |b: &&IndexBlob| needed.contains(&b.id) && !is_bad(b) && taken.insert(b.id);
         let useful: Vec<&IndexBlob> = blobs.iter().filter(|b| is_useful(b)).collect();
         let bytes: u64 = useful.iter().map(|b| u64::from(b.length)).sum();
-        let is_whole = !blobs.iter().any(|b| bad.contains(&b.id));
+        let is_whole = !bad.packs.contains(&id) && !blobs.iter().any(is_bad);
         if is_whole && (useful.len() == blobs.len() || bytes * 2 >= pack::length(&blobs)) {
             stays.push(IndexPack { id, blobs });
             continue;

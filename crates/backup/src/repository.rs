@@ -388,9 +388,22 @@ impl Repository {
         self.write_index(rest)
     }
 
+    /// From another copy if there is one, and the first cannot be read.
     pub fn load(&self, id: &Id) -> Result<Vec<u8>> {
         let place = self.place_of(id)?;
         let place = place.ok_or_else(|| Error::damaged(format!("no index names blob {id}")))?;
+        let first = self.load_from(id, &place);
+        match first {
+            Err(Error::Damaged(_)) => {
+                let others = locked(&self.index).copies(id);
+                let mut others = others.iter().map(|place| self.load_from(id, place));
+                others.find(Result::is_ok).unwrap_or(first)
+            }
+            told => told,
+        }
+    }
+
+    fn load_from(&self, id: &Id, place: &Place) -> Result<Vec<u8>> {
         let sealed = self
             .folder
             .read_range(&place.pack, u64::from(place.offset), place.length as usize)?;

@@ -33,9 +33,9 @@ impl Kit {
         self.dir.path().join("r")
     }
 
-    /// As another process has it.
+    /// As another process has it, which has read nothing yet.
     fn again(&self) -> Arc<Repository> {
-        Arc::new(Repository::open(&self.root(), &password(), Environment::system()).unwrap())
+        Arc::new(self.repo.fresh())
     }
 
     fn pack_of(&self, plain: &[u8]) -> PathBuf {
@@ -111,6 +111,12 @@ fn store(lock: &Lock, image: &str, at: Duration, pieces: &[u64]) -> Result<(Back
 
 fn back_up(repo: &Arc<Repository>, image: &str, pieces: &[u64]) -> Result<(Backup, u64)> {
     store(&Lock::take(repo, false)?, image, AT, pieces)
+}
+
+fn flip(path: &Path, at: u64) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[at as usize] ^= 1;
+    std::fs::write(path, bytes).unwrap();
 }
 
 /// Puts a file where the folder is, so that nothing can be written into it, until the guard goes.
@@ -220,9 +226,7 @@ fn who_lost_his_lock_removes_nothing() {
     let kit = Kit::new();
     back_up(&kit.repo, "a", &[1, 2]).unwrap();
     let pack = kit.pack_of(&piece(1));
-    let mut bytes = std::fs::read(&pack).unwrap();
-    bytes[100] ^= 1;
-    std::fs::write(&pack, bytes).unwrap();
+    flip(&pack, 100);
     let before = kit.all_files();
     let lose = |_, _| {
         let locks = kit.repo.folder.list(FileKind::Lock).unwrap();
@@ -243,7 +247,7 @@ fn who_lost_his_lock_removes_nothing() {
 
 /// An index file is lost: the packs that it named are healthy, and all that is left of the backup.
 #[test]
-fn packs_of_a_lost_index_are_not_pruned() {
+fn packs_of_a_lost_index_are_not_pruned_and_found_again() {
     let kit = Kit::new();
     let lock = Lock::take(&kit.repo, false).unwrap();
     lock.repo().prepare().unwrap();
@@ -259,4 +263,89 @@ fn packs_of_a_lost_index_are_not_pruned() {
     let said = prune::prune(&kit.repo, None, None).unwrap_err().to_string();
     assert!(said.contains("no index names 1 of the blobs"), "{said}");
     assert_eq!(kit.all_files(), before);
+    let repaired = prune::repair(&kit.repo, &mut |_, _| true).unwrap();
+    assert_eq!((repaired.found, repaired.lost), (1, 0));
+    assert_eq!(kit.findings(), [""; 0]);
+    prune::prune(&kit.repo, None, None).unwrap();
+    assert_eq!(kit.findings(), [""; 0]);
+}
+
+/// An index file that cannot be read is one that is lost.
+#[test]
+fn an_index_that_cannot_be_read_is_made_anew() {
+    let kit = Kit::new();
+    back_up(&kit.repo, "a", &[1, 2]).unwrap();
+    for id in kit.repo.folder.list(FileKind::Index).unwrap() {
+        let path = kit.root().join(kit.repo.folder.name(FileKind::Index, &id));
+        flip(&path, 20);
+    }
+    assert!(back_up(&kit.repo, "b", &[1]).is_err());
+    assert!(prune::prune(&kit.repo, None, None).is_err());
+    prune::repair(&kit.repo, &mut |_, _| true).unwrap();
+    assert_eq!(kit.findings(), [""; 0]);
+    back_up(&kit.repo, "b", &[1]).unwrap();
+}
+
+/// Two hosts stored the same at once; one copy rots.
+#[test]
+fn the_good_one_of_two_copies_stays() {
+    for rots in [0, 1] {
+        let kit = Kit::new();
+        let (one, two) = (kit.again(), kit.again());
+        let locks = [&one, &two].map(|repo| Lock::take(repo, false).unwrap());
+        for lock in &locks {
+            lock.repo().prepare().unwrap();
+            for n in [1, 2] {
+                lock.repo().save(Kind::Data, &piece(n)).unwrap();
+            }
+        }
+        locks.iter().for_each(|lock| lock.repo().flush().unwrap());
+        store(&locks[0], "a", AT, &[1, 2]).unwrap();
+        drop(locks);
+        let packs = kit.repo.folder.list(FileKind::Data).unwrap();
+        let data: Vec<PathBuf> = packs
+            .iter()
+            .map(|id| kit.root().join(kit.repo.folder.name(FileKind::Data, id)))
+            .filter(|path| std::fs::metadata(path).unwrap().len() > 2 * PIECE as u64)
+            .collect();
+        assert_eq!(data.len(), 2);
+        flip(&data[rots], 100);
+        assert_eq!(kit.findings().len(), 1);
+        assert_eq!(kit.again().load(&Id::of(&piece(1))).unwrap(), piece(1));
+        assert_eq!(kit.again().load(&Id::of(&piece(2))).unwrap(), piece(2));
+        let repaired = prune::repair(&kit.repo, &mut |_, _| true).unwrap();
+        assert_eq!(repaired.lost, 0);
+        assert_eq!(kit.findings(), [""; 0]);
+    }
+}
+
+/// What of a pack can still be read stays, whatever else is wrong with it.
+#[test]
+fn what_can_be_read_of_a_hit_pack_stays() {
+    type Hit = fn(&Path);
+    let header: Hit = |path| flip(path, std::fs::metadata(path).unwrap().len() - 10);
+    let cut: Hit = |path| {
+        let bytes = std::fs::read(path).unwrap();
+        std::fs::write(path, &bytes[..bytes.len() - 3]).unwrap();
+    };
+    let longer: Hit = |path| {
+        let bytes = std::fs::read(path).unwrap();
+        std::fs::write(path, [bytes, vec![0; 9]].concat()).unwrap();
+    };
+    let first: Hit = |path| flip(path, 100);
+    let gone: Hit = |path| std::fs::remove_file(path).unwrap();
+    for (hit, lost) in [(header, 0), (cut, 0), (longer, 0), (first, 1), (gone, 3)] {
+        let kit = Kit::new();
+        back_up(&kit.repo, "a", &[1, 2]).unwrap();
+        hit(&kit.pack_of(&piece(1)));
+        assert_ne!(kit.findings(), [""; 0]);
+        let repaired = prune::repair(&kit.repo, &mut |_, _| true).unwrap();
+        assert_eq!(repaired.lost, lost);
+        assert_eq!(kit.findings().is_empty(), lost == 0, "{:?}", kit.findings());
+        if lost > 0 {
+            // The next backup stores it again; the manifest of the older one has what is in other packs.
+            back_up(&kit.repo, "a", &[1, 2]).unwrap();
+            assert_eq!(kit.findings(), [""; 0]);
+        }
+    }
 }

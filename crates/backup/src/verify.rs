@@ -41,11 +41,23 @@ pub fn verify(repo: &Arc<Repository>, read_all: bool, progress: Progress<'_>) ->
 }
 
 /// What a look at everything found.
+#[derive(Default)]
 pub(crate) struct Found {
     /// Blobs that backups need.
     pub needed: HashSet<Id>,
-    /// Blobs that are lost or changed, with what is wrong.
+    /// Blobs of which something is lost or changed, with what is wrong; another copy may be good.
     pub bad: BTreeMap<Id, Vec<String>>,
+    /// Copies that are not what was written, by pack and blob.
+    pub bad_copies: HashSet<(Id, Id)>,
+    /// Packs that are not as the index has them, whatever their blobs are.
+    pub hit: HashSet<Id>,
+}
+
+impl Found {
+    fn add(&mut self, pack: &Id, blob: Id, what: String) {
+        self.bad.entry(blob).or_default().push(what);
+        self.bad_copies.insert((*pack, blob));
+    }
 }
 
 pub(crate) fn inspect(repo: &Repository, read_all: bool, progress: Progress<'_>) -> Result<(Report, Found)> {
@@ -53,16 +65,19 @@ pub(crate) fn inspect(repo: &Repository, read_all: bool, progress: Progress<'_>)
     // Manifests before the index: what a manifest needs is in the index that is read then.
     let needed = needs(repo, &mut report)?;
     let packs = all_packs(repo, &mut report)?;
-    let mut bad: BTreeMap<Id, Vec<String>> = BTreeMap::new();
-    check_packs(repo, &packs, read_all, progress, &mut report, &mut bad)?;
+    let mut found = Found {
+        needed,
+        ..Found::default()
+    };
+    check_packs(repo, &packs, read_all, progress, &mut report, &mut found)?;
     let mut known: HashSet<Id> = HashSet::new();
     known.extend(packs.values().flatten().map(|b| b.id));
-    for id in needed.iter().filter(|id| !known.contains(*id)) {
+    for id in found.needed.iter().filter(|id| !known.contains(*id)) {
         let what = format!("blob {} is in no pack that the index names", id.short());
-        bad.entry(*id).or_default().push(what);
+        found.bad.entry(*id).or_default().push(what);
     }
     report.unneeded = unneeded(repo, &packs)?;
-    Ok((report, Found { needed, bad }))
+    Ok((report, found))
 }
 
 /// What is bad, with the backups that need it; those of one pack are one finding.
@@ -185,27 +200,31 @@ fn check_packs(
     read_all: bool,
     progress: Progress<'_>,
     report: &mut Report,
-    bad: &mut BTreeMap<Id, Vec<String>>,
+    found: &mut Found,
 ) -> Result<()> {
     let total: u64 = packs.values().map(|b| pack::length(b)).sum();
     for (id, blobs) in packs {
         let name = repo.folder.name(FileKind::Data, id);
-        let mut whole = |what: String| {
-            let all = blobs.iter().map(|b| b.id);
-            all.for_each(|id| bad.entry(id).or_default().push(format!("{name}: {what}")));
-        };
         let length = pack::length(blobs);
         report.packs += 1;
         report.blobs += blobs.len() as u64;
         report.bytes += length;
-        match repo.folder.length(FileKind::Data, id)? {
-            None => whole("missing".into()),
-            Some(n) if n != length => whole(format!("it has {n} bytes in place of {length}")),
-            Some(_) if read_all => {
-                for (blob, what) in read_pack(repo, id, blobs)? {
-                    bad.entry(blob).or_default().push(format!("{name}: {what}"));
-                }
+        let is = repo.folder.length(FileKind::Data, id)?;
+        let wrong = match is {
+            None => Some("missing".to_string()),
+            Some(n) if n != length => Some(format!("it has {n} bytes in place of {length}")),
+            Some(_) => None,
+        };
+        if let Some(what) = &wrong {
+            found.hit.insert(*id);
+            for blob in blobs {
+                let bad = found.bad.entry(blob.id).or_default();
+                bad.push(format!("{name}: {what}"));
             }
+        }
+        match is {
+            None => found.bad_copies.extend(blobs.iter().map(|b| (*id, b.id))),
+            Some(_) if read_all => read_pack(repo, id, blobs, wrong.is_some(), found)?,
             Some(_) => {}
         }
         if !progress(report.bytes, total) {
@@ -215,10 +234,13 @@ fn check_packs(
     Ok(())
 }
 
-/// The blobs of a pack that are not what was written.
-fn read_pack(repo: &Repository, id: &Id, blobs: &[IndexBlob]) -> Result<Vec<(Id, String)>> {
-    let bytes = repo.folder.read(FileKind::Data, id)?;
-    let mut bad = Vec::new();
+/// Looks for blobs of a pack that are not what was written, and at its header unless it `is_hit` already.
+fn read_pack(repo: &Repository, id: &Id, blobs: &[IndexBlob], is_hit: bool, found: &mut Found) -> Result<()> {
+    let (bytes, name) = (
+        repo.folder.read(FileKind::Data, id)?,
+        repo.folder.name(FileKind::Data, id),
+    );
+    let mut is_good = true;
     for blob in blobs {
         let at = blob.offset as usize;
         let sealed = bytes.get(at..at + blob.length as usize).unwrap_or_default();
@@ -227,10 +249,9 @@ fn read_pack(repo: &Repository, id: &Id, blobs: &[IndexBlob]) -> Result<Vec<(Id,
                 Kind::Data => "a piece of data",
                 Kind::Tree => "a folder",
             };
-            bad.push((
-                blob.id,
-                format!("{kind} ({}) is not what was written", blob.id.short()),
-            ));
+            let what = format!("{name}: {kind} ({}) is not what was written", blob.id.short());
+            found.add(id, blob.id, what);
+            is_good = false;
         }
     }
     let listed = pack::read(&bytes, repo.key()).is_ok_and(|mut header| {
@@ -239,12 +260,16 @@ fn read_pack(repo: &Repository, id: &Id, blobs: &[IndexBlob]) -> Result<Vec<(Id,
         wanted.sort_by_key(|b| b.offset);
         header == wanted
     });
-    if bad.is_empty() && (Id::of(&bytes) != *id || !listed) {
-        // Only the header is hit: the blobs are found by the index.
-        let all = blobs
-            .iter()
-            .map(|b| (b.id, "its header is not what was written".to_string()));
-        bad.extend(all);
+    if Id::of(&bytes) == *id && listed {
+        return Ok(());
     }
-    Ok(bad)
+    found.hit.insert(*id);
+    if is_good && !is_hit {
+        // Only the header is hit: the blobs are found by the index.
+        for blob in blobs {
+            let bad = found.bad.entry(blob.id).or_default();
+            bad.push(format!("{name}: its header is not what was written"));
+        }
+    }
+    Ok(())
 }

@@ -295,9 +295,15 @@ pub fn repair(args: &args::Repair) -> Result<(), Error> {
         bar.set_position(done);
         !stop.load(Ordering::Relaxed)
     };
-    let n = ::backup::prune::repair(&repo, &mut progress).map_err(failed)?;
+    let done = ::backup::prune::repair(&repo, &mut progress).map_err(failed)?;
     bar.finish_and_clear();
-    match n {
+    if done.found > 0 {
+        println!("{} blobs that no index named are found again", done.found);
+    }
+    if done.packs > 0 {
+        println!("{} packs were hit: what can be read of them stays", done.packs);
+    }
+    match done.lost {
         0 => println!("nothing is lost or changed"),
         n => println!("{n} blobs were lost or changed, and are out; back the images up, then verify"),
     }
