@@ -265,6 +265,7 @@ pub fn find<'a>(backups: &'a [Backup], spec: &str) -> Result<&'a Backup> {
         return Err(Error::refused(format!("there is no backup of '{image}'")));
     }
     if at == "latest" {
+        refuse_several_clusters(image, &of_image)?;
         return of_image
             .last()
             .copied()
@@ -294,6 +295,24 @@ pub fn find<'a>(backups: &'a [Backup], spec: &str) -> Result<&'a Backup> {
     }
 }
 
+/// Clusters may have images of the same name in one repository.
+fn refuse_several_clusters(image: &str, backups: &[&Backup]) -> Result<()> {
+    let newest: BTreeMap<&str, &Backup> = backups
+        .iter()
+        .map(|b| (b.tag("cluster").unwrap_or("-"), *b))
+        .collect();
+    if newest.len() < 2 {
+        return Ok(());
+    }
+    let ids = newest
+        .iter()
+        .map(|(cluster, b)| format!("@{} of cluster {cluster}", b.id.short()));
+    Err(Error::refused(format!(
+        "several clusters have '{image}': say {}",
+        Vec::from_iter(ids).join(", or ")
+    )))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,6 +336,12 @@ mod tests {
             backup("rbd/b", day),
             backup("other/b", day),
         ];
+        let mut two = [all[0].clone(), all[1].clone()];
+        two[1].tags.insert("cluster".into(), "c2".into());
+        let said = find(&two, "a@latest").unwrap_err().to_string();
+        let id = two[1].id.short();
+        assert!(said.contains(&format!("@{id} of cluster c2")), "{said}");
+        assert_eq!(find(&two, &format!("a@{id}")).unwrap().id, two[1].id);
         let found = |spec: &str| find(&all, spec).map(|b| (b.image.clone(), b.time()));
         assert_eq!(found("a@latest").unwrap(), ("rbd/a".into(), day + 60));
         assert_eq!(found("rbd/a@2026-11-26T11:24").unwrap(), ("rbd/a".into(), day));

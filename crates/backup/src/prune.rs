@@ -26,13 +26,28 @@ pub struct Pruned {
     pub freed: u64,
 }
 
-/// Which backups the rules take away: those of each image, made for the same policy, on their own. `policy`: only its.
-pub fn unkept<'a>(backups: &'a [Backup], keep: &Keep, policy: Option<&str>, now: u64) -> Vec<&'a Backup> {
-    let mut groups: BTreeMap<(&str, Option<&str>), Vec<&Backup>> = BTreeMap::new();
-    let ours = backups
-        .iter()
-        .filter(|b| policy.is_none() || b.tag("policy") == policy);
-    ours.for_each(|b| groups.entry((&b.image, b.tag("policy"))).or_default().push(b));
+/// Of which backups: all, or those of one policy, of one cluster.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Of<'a> {
+    pub policy: Option<&'a str>,
+    pub cluster: Option<&'a str>,
+}
+
+impl Of<'_> {
+    fn has(&self, backup: &Backup) -> bool {
+        let fits = |wanted: Option<&str>, tag| wanted.is_none() || backup.tag(tag) == wanted;
+        fits(self.policy, "policy") && fits(self.cluster, "cluster")
+    }
+}
+
+/// Which backups the rules take away: those of each image (by cluster, id and name), made for the same policy, on their own.
+pub fn unkept<'a>(backups: &'a [Backup], keep: &Keep, of: Of<'_>, now: u64) -> Vec<&'a Backup> {
+    let mut groups: BTreeMap<[Option<&str>; 4], Vec<&Backup>> = BTreeMap::new();
+    for backup in backups.iter().filter(|b| of.has(b)) {
+        let tags = ["cluster", "image-id", "policy"].map(|tag| backup.tag(tag));
+        let key = [Some(backup.image.as_str()), tags[0], tags[1], tags[2]];
+        groups.entry(key).or_default().push(backup);
+    }
     let mut out = Vec::new();
     for group in groups.into_values() {
         let times: Vec<u64> = group.iter().map(|b| b.time()).collect();
@@ -43,14 +58,14 @@ pub fn unkept<'a>(backups: &'a [Backup], keep: &Keep, policy: Option<&str>, now:
 }
 
 /// `keep`: None takes no backup away, only what none needs.
-pub fn prune(repo: &Arc<Repository>, keep: Option<&Keep>, policy: Option<&str>) -> Result<Pruned> {
+pub fn prune(repo: &Arc<Repository>, keep: Option<&Keep>, of: Of<'_>) -> Result<Pruned> {
     let lock = Lock::take(repo, true)?;
     let repo = lock.repo();
     let mut done = Pruned::default();
     let before = bytes(repo)?;
     let backups = repo.backups()?;
     let gone = keep
-        .map(|k| unkept(&backups, k, policy, repo.env.now()))
+        .map(|k| unkept(&backups, k, of, repo.env.now()))
         .unwrap_or_default();
     // What stays is read before anything goes: a repository that is damaged is not made smaller.
     let leaving: BTreeSet<Id> = gone.iter().map(|b| b.id).collect();

@@ -6,6 +6,7 @@ use crate::folder::Kind as FileKind;
 use crate::forms::{Id, Kind};
 use crate::lock::Lock;
 use crate::manifest::{About, Backup, Contents, FORM};
+use crate::prune::Of;
 use crate::verify::verify;
 use crate::{Environment, Password, Repository, Result, prune};
 use std::path::{Path, PathBuf};
@@ -187,7 +188,7 @@ fn what_was_pruned_meanwhile_is_stored_again() {
     let (first, _) = back_up(&kit.repo, "a", &[1, 2]).unwrap();
     let other = kit.again();
     prune::remove(&other, &[&first]).unwrap();
-    prune::prune(&other, None, None).unwrap();
+    prune::prune(&other, None, Of::default()).unwrap();
     let (_, new) = back_up(&kit.repo, "b", &[2, 3]).unwrap();
     assert!(new > 2 * PIECE as u64, "{new}");
     assert_eq!(kit.findings(), [""; 0]);
@@ -260,13 +261,15 @@ fn packs_of_a_lost_index_are_not_pruned_and_found_again() {
         kit.repo.folder.remove(FileKind::Index, id).unwrap();
     }
     let before = kit.all_files();
-    let said = prune::prune(&kit.repo, None, None).unwrap_err().to_string();
+    let said = prune::prune(&kit.repo, None, Of::default())
+        .unwrap_err()
+        .to_string();
     assert!(said.contains("no index names 1 of the blobs"), "{said}");
     assert_eq!(kit.all_files(), before);
     let repaired = prune::repair(&kit.repo, &mut |_, _| true).unwrap();
     assert_eq!((repaired.found, repaired.lost), (1, 0));
     assert_eq!(kit.findings(), [""; 0]);
-    prune::prune(&kit.repo, None, None).unwrap();
+    prune::prune(&kit.repo, None, Of::default()).unwrap();
     assert_eq!(kit.findings(), [""; 0]);
 }
 
@@ -280,7 +283,7 @@ fn an_index_that_cannot_be_read_is_made_anew() {
         flip(&path, 20);
     }
     assert!(back_up(&kit.repo, "b", &[1]).is_err());
-    assert!(prune::prune(&kit.repo, None, None).is_err());
+    assert!(prune::prune(&kit.repo, None, Of::default()).is_err());
     prune::repair(&kit.repo, &mut |_, _| true).unwrap();
     assert_eq!(kit.findings(), [""; 0]);
     back_up(&kit.repo, "b", &[1]).unwrap();
@@ -348,4 +351,42 @@ fn what_can_be_read_of_a_hit_pack_stays() {
             assert_eq!(kit.findings(), [""; 0]);
         }
     }
+}
+
+/// Two clusters have an image of the same name, and back it up to one repository by policies of the same name.
+#[test]
+fn each_cluster_keeps_its_own() {
+    let kit = Kit::new();
+    let lock = Lock::take(&kit.repo, false).unwrap();
+    lock.repo().prepare().unwrap();
+    let mut ids = Vec::new();
+    for (hours, cluster, id) in [
+        (0, "c1", "i"),
+        (1, "c1", "i"),
+        (2, "c2", "i"),
+        (3, "c2", "i"),
+        (4, "c1", "j"),
+    ] {
+        let about = About {
+            cluster: cluster.into(),
+            id: id.into(),
+            ..about("a", 0)
+        };
+        let at = AT + Duration::from_secs(hours * 3600);
+        let contents = Contents {
+            about,
+            pieces: vec![],
+        };
+        ids.push(lock.repo().finish(&lock, at, contents, Some("p"), 0).unwrap().id);
+    }
+    drop(lock);
+    let (all, keep) = (kit.repo.backups().unwrap(), "1h:1h".parse().unwrap());
+    let now = AT.as_secs() + 1_000_000;
+    let unkept = |policy, cluster| -> Vec<Id> {
+        let gone = prune::unkept(&all, &keep, Of { policy, cluster }, now);
+        gone.iter().map(|b| b.id).collect()
+    };
+    assert_eq!(unkept(None, None), [ids[0], ids[2]]);
+    assert_eq!(unkept(Some("p"), Some("c2")), [ids[2]]);
+    assert_eq!(unkept(Some("q"), None), []);
 }

@@ -3,6 +3,7 @@
 use super::args;
 use crate::image::job::{bar_of, stopped_by_signals};
 use crate::options::{ClusterArgs, Format};
+use ::backup::prune::Of;
 use ::backup::run::{Done, Place, Watch};
 use ::backup::{Backup, Environment, Repository, find, time};
 use ::client::{Client, Conf};
@@ -260,11 +261,15 @@ pub fn verify(args: &args::Verify) -> Result<(), Error> {
 
 pub fn prune(args: &args::Prune) -> Result<(), Error> {
     let repo = open(&args.at.repo, &args.at.key.key_file)?;
+    let of = Of {
+        policy: args.policy.as_deref(),
+        cluster: None,
+    };
     if args.dry_run {
         let all = repo.backups().map_err(failed)?;
         let now = Environment::system().now();
         let keep = args.keep.as_ref();
-        let gone = keep.map(|k| ::backup::prune::unkept(&all, k, args.policy.as_deref(), now));
+        let gone = keep.map(|k| ::backup::prune::unkept(&all, k, of, now));
         let names: Vec<String> = gone.unwrap_or_default().iter().map(|b| b.name()).collect();
         match args.format {
             Format::Json => println!("{}", json!({"would_go": names})),
@@ -272,7 +277,7 @@ pub fn prune(args: &args::Prune) -> Result<(), Error> {
         }
         return Ok(());
     }
-    let done = ::backup::prune::prune(&repo, args.keep.as_ref(), args.policy.as_deref()).map_err(failed)?;
+    let done = ::backup::prune::prune(&repo, args.keep.as_ref(), of).map_err(failed)?;
     match args.format {
         Format::Json => println!(
             "{}",

@@ -9,6 +9,7 @@ use super::policies::{put, read, remove, with_client};
 use crate::image::job::{bar_of, stopped_by_signals};
 use crate::options::{ClusterArgs, Format};
 use ::backup::keep::Keep;
+use ::backup::prune::Of;
 use ::backup::run::Place;
 use ::backup::{Environment, Repository};
 use ::client::Client;
@@ -285,7 +286,10 @@ impl Round<'_> {
         let (image, now) = (place.to_string(), self.env.now());
         let bar = bar_of(&image);
         let tried = async {
-            let all = repo.backups()?;
+            let mut all = repo.backups()?;
+            // Another cluster may have one of the same name.
+            let ours = self.client.fsid()?.to_string();
+            all.retain(|b| b.tag("cluster") == Some(&ours));
             let backup = ::backup::find(&all, &format!("{image}@latest"))?;
             let watching = watch(self.stop, &bar);
             let tried = ::backup::trial::trial(repo, self.client, backup, &watching).await?;
@@ -329,10 +333,15 @@ impl Round<'_> {
         // What was read of the repository before is not true any more afterwards: it is opened for this alone.
         let repo = self.open(policy)?;
         let all = repo.backups().map_err(failed)?;
-        if ::backup::prune::unkept(&all, &keep, Some(&policy.name), now).is_empty() {
+        let ours = self.client.fsid().map_err(failed)?.to_string();
+        let of = Of {
+            policy: Some(&policy.name),
+            cluster: Some(&ours),
+        };
+        if ::backup::prune::unkept(&all, &keep, of, now).is_empty() {
             return Ok(Some(now));
         }
-        match ::backup::prune::prune(&repo, Some(&keep), Some(&policy.name)) {
+        match ::backup::prune::prune(&repo, Some(&keep), of) {
             Ok(done) => {
                 let (n, freed) = (done.forgotten.len(), done.freed);
                 did.lines.push(format!(
