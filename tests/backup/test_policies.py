@@ -114,6 +114,24 @@ def test_alarms(cluster, images, policies):
     assert policies.check('BACKUP_STALE', name) == []
 
 
+def test_a_prune_that_fails_is_told(images, policies):
+    policies.init()
+    image = images.load(os.urandom(MIB))
+    name = policies.set(images.spec(image), '--keep', '1w:1w')
+    policies('run', name, '--now')
+    # The images are backed up anew, but of the older backup nothing is known any more.
+    for index in (policies.repo / 'index').iterdir():
+        index.unlink()
+    failed = policies('run', name, '--now', check='fails')
+    assert images.spec(image) + '@' in failed.out and 'nothing is taken away' in failed.err, failed
+    line, = policies.check('BACKUP_FAILED', name)
+    assert 'nothing is taken away' in line, line
+    policies('repair', policies.repo, '--key-file', policies.key)
+    policies('run', name, '--now')
+    assert policies.check('BACKUP_FAILED', name) == []
+    assert len(json.loads(policies('ls', policies.repo, '--key-file', policies.key, '-f', 'json').out)) == 1
+
+
 def test_bad_policies_are_refused(images, policies):
     image = images.load(pattern(MIB))
     policies.init()

@@ -350,12 +350,13 @@ impl Round<'_> {
                 ));
                 Ok(Some(now))
             }
-            Err(e) => {
-                // Somebody works on it: the next round will do.
+            Err(e @ ::backup::Error::Busy(_)) => {
+                // The next round will do.
                 did.lines
                     .push(format!("policy {}: nothing was taken away: {e}", policy.name));
                 Ok(None)
             }
+            Err(e) => Err(failed(format!("what is kept no longer was not taken away: {e}"))),
         }
     }
 }
