@@ -353,6 +353,21 @@ def test_a_flipped_byte_is_named(images, tool):
     tool.restored(images, other + '@latest')
 
 
+def test_nothing_is_written_without_a_lock(images, tool):
+    data = pattern(MIB)
+    name = images.load(data)
+    tool.run(name)
+    written = [p.stat().st_mtime_ns for p in (tool.repo, *sorted(tool.repo.rglob('*')))]
+    assert tool.json('verify', '--no-lock', '--read-all', tool.repo)['findings'] == []
+    assert tool.json('trial', '--no-lock', tool.repo, name + '@latest')[0]['compared'] is True
+    copy = unique('restored')
+    tool('restore', '--no-lock', tool.repo, name + '@latest', '--to', images.spec(copy))
+    assert images.read(copy) == data
+    assert [p.stat().st_mtime_ns for p in (tool.repo, *sorted(tool.repo.rglob('*')))] == written
+    tool('verify', tool.repo)
+    assert [p.stat().st_mtime_ns for p in (tool.repo, *sorted(tool.repo.rglob('*')))] != written, 'a lock shows'
+
+
 def test_retention(images, tool):
     """Which go by which rules is tested in crates/backup; here that they go, with their data, and the others stay."""
     data = os.urandom(4 * MIB)

@@ -194,8 +194,30 @@ impl Folder {
     pub fn write(&self, kind: Kind, bytes: &[u8]) -> Result<Id> {
         let id = Id::of(bytes);
         let path = self.path(kind, &id);
-        files::replace(&path, bytes, files::PRIVATE_FILE).map_err(|e| Error::io(&path, e))?;
+        let write = || files::replace(&path, bytes, files::PRIVATE_FILE);
+        let written = match write() {
+            // Copies leave empty folders out.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && self.config_is_there() => {
+                self.make_dir(kind, &id.to_string()).and_then(|()| write())
+            }
+            other => other,
+        };
+        written.map_err(|e| Error::io(&path, e))?;
         Ok(id)
+    }
+
+    /// Else this is no repository, but what is below a mount that went.
+    fn config_is_there(&self) -> bool {
+        files::length(&self.config()).is_ok_and(|n| n.is_some())
+    }
+
+    fn make_dir(&self, kind: Kind, name: &str) -> std::io::Result<()> {
+        let dir = self.dir(kind, name);
+        files::make_dir(&dir)?;
+        for above in dir.ancestors().skip(1).take_while(|d| d.starts_with(&self.root)) {
+            files::sync_dir(above)?;
+        }
+        Ok(())
     }
 
     pub fn remove(&self, kind: Kind, id: &Id) -> Result<()> {

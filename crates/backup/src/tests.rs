@@ -390,3 +390,26 @@ fn each_cluster_keeps_its_own() {
     assert_eq!(unkept(Some("p"), Some("c2")), [ids[2]]);
     assert_eq!(unkept(Some("q"), None), []);
 }
+
+/// rclone and others copy no empty folders.
+#[test]
+fn a_copy_without_its_empty_folders_works() {
+    let kit = Kit::new();
+    back_up(&kit.repo, "a", &[1]).unwrap();
+    for dir in std::fs::read_dir(kit.root().join("data")).unwrap() {
+        // Only one that is empty goes.
+        let _ = std::fs::remove_dir(dir.unwrap().path());
+    }
+    std::fs::remove_dir(kit.root().join("locks")).unwrap();
+    let missing = |dir: &str| !kit.root().join(dir).exists();
+    assert!(missing("locks") && (0..256).any(|n| missing(&format!("data/{n:02x}"))));
+    for n in 0..20 {
+        back_up(&kit.repo, "b", &[100 + n]).unwrap();
+    }
+    assert_eq!(kit.findings(), [""; 0]);
+    // What a mount leaves behind that went is not filled.
+    std::fs::remove_dir_all(kit.root()).unwrap();
+    std::fs::create_dir(kit.root()).unwrap();
+    assert!(back_up(&kit.repo, "b", &[1]).is_err());
+    assert_eq!(std::fs::read_dir(kit.root()).unwrap().count(), 0);
+}

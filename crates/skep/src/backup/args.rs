@@ -58,6 +58,13 @@ pub struct KeyFile {
     pub key_file: PathBuf,
 }
 
+#[derive(Debug, Clone, ClapArgs)]
+pub struct Reading {
+    /// Write nothing into the repository, not even a lock: for one that cannot be written to, or on which nobody works
+    #[arg(long)]
+    pub no_lock: bool,
+}
+
 #[derive(Debug, ClapArgs)]
 pub struct Init {
     #[command(flatten)]
@@ -110,6 +117,8 @@ pub struct Ls {
 pub struct Restore {
     #[command(flatten)]
     pub at: At,
+    #[command(flatten)]
+    pub reading: Reading,
     /// Which: @latest, or the beginning of a time or an id that `ls` shows
     #[arg(value_name = "IMAGE@TIME")]
     pub backup: String,
@@ -127,6 +136,8 @@ pub struct Restore {
 pub struct Verify {
     #[command(flatten)]
     pub at: At,
+    #[command(flatten)]
+    pub reading: Reading,
     /// Read all data, too
     #[arg(long)]
     pub read_all: bool,
@@ -178,6 +189,8 @@ pub struct Rm {
 pub struct Trial {
     #[command(flatten)]
     pub at: At,
+    #[command(flatten)]
+    pub reading: Reading,
     /// Which: @latest, or the beginning of a time or an id that `ls` shows
     #[arg(value_name = "IMAGE@TIME", required = true)]
     pub backups: Vec<String>,

@@ -31,6 +31,13 @@ pub fn open_for(root: &Path, key_file: &Path, compress: args::Compress) -> Resul
     Ok(Arc::new(repo))
 }
 
+fn open_to_read(at: &args::At, reading: &args::Reading) -> Result<Arc<Repository>, Error> {
+    let password = ::backup::read_password(&at.key.key_file).map_err(failed)?;
+    let mut repo = Repository::open(&at.repo, &password, Environment::system()).map_err(failed)?;
+    repo.set_lock(!reading.no_lock);
+    Ok(Arc::new(repo))
+}
+
 pub async fn connect(c: &ClusterArgs) -> Result<Client, Error> {
     let conf = Conf::read(&c.conf, &c.name, c.keyring.as_deref()).map_err(failed)?;
     Client::connect(conf).await.map_err(failed)
@@ -187,7 +194,7 @@ pub fn place_of(spec: &str) -> Result<Place, Error> {
 pub fn restore(args: &args::Restore) -> Result<(), Error> {
     let to = place_of(&args.to)?;
     let stop = stopped_by_signals()?;
-    let repo = open(&args.at.repo, &args.at.key.key_file)?;
+    let repo = open_to_read(&args.at, &args.reading)?;
     let all = repo.backups().map_err(failed)?;
     let backup = find(&all, &args.backup).map_err(failed)?;
     let bar = bar_of(&args.to);
@@ -218,7 +225,7 @@ pub fn restore(args: &args::Restore) -> Result<(), Error> {
 
 pub fn verify(args: &args::Verify) -> Result<(), Error> {
     let stop = stopped_by_signals()?;
-    let repo = open(&args.at.repo, &args.at.key.key_file)?;
+    let repo = open_to_read(&args.at, &args.reading)?;
     let bar = bar_of("verify");
     let mut progress = |done, of| {
         bar.set_length(of);
@@ -337,7 +344,7 @@ pub fn rm(args: &args::Rm) -> Result<(), Error> {
 
 pub fn trial(args: &args::Trial) -> Result<(), Error> {
     let stop = stopped_by_signals()?;
-    let repo = open(&args.at.repo, &args.at.key.key_file)?;
+    let repo = open_to_read(&args.at, &args.reading)?;
     let all = repo.backups().map_err(failed)?;
     let wanted: Vec<&Backup> = args
         .backups
