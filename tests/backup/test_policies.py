@@ -117,9 +117,11 @@ def test_alarms(cluster, images, policies):
 def test_a_prune_that_fails_is_told(images, policies):
     policies.init()
     image = images.load(os.urandom(MIB))
+    other = images.load(os.urandom(MIB))
+    policies('run', '--of', images.spec(other), '--to', policies.repo, '--key-file', policies.key)
     name = policies.set(images.spec(image), '--keep', '1w:1w')
     policies('run', name, '--now')
-    # The images are backed up anew, but of the older backup nothing is known any more.
+    # The image is backed up anew, but of the other one's backup nothing is known any more.
     for index in (policies.repo / 'index').iterdir():
         index.unlink()
     failed = policies('run', name, '--now', check='fails')
@@ -129,7 +131,7 @@ def test_a_prune_that_fails_is_told(images, policies):
     policies('repair', policies.repo, '--key-file', policies.key)
     policies('run', name, '--now')
     assert policies.check('BACKUP_FAILED', name) == []
-    assert len(json.loads(policies('ls', policies.repo, '--key-file', policies.key, '-f', 'json').out)) == 1
+    assert len(json.loads(policies('ls', policies.repo, '--key-file', policies.key, '-f', 'json').out)) == 2
 
 
 def test_bad_policies_are_refused(images, policies):
