@@ -53,6 +53,7 @@ pub const LAYERS: &[Layer] = &[
     layer(4, "s3", &["client"]),
     layer(4, "webconsole", &["client", "rbd"]),
     layer(4, "rbd_support", &["client", "rbd"]),
+    layer(4, "backup", &["client", "rbd"]),
     layer(4, "volumes", &["client", "cephfs", "rbd_support"]),
     layer(5, "node", &[]),
     layer(5, "skep", &["node"]),
@@ -82,7 +83,7 @@ const fn library(name: &'static str, users: &'static [&'static str]) -> Library 
 /// Libraries that do I/O, read clocks, start threads or hold state. A library that is not here is plain
 /// computation, and any crate may use it. Development dependencies are not looked at.
 pub const LIBRARIES: &[Library] = &[
-    library("aws-lc-rs", &["auth", "msgr", "io", "skep"]),
+    library("aws-lc-rs", &["auth", "msgr", "io", "backup", "skep"]),
     library("clap", &["skep"]),
     library("clap_complete", &["skep"]),
     library("clap_mangen", &["skep"]),

@@ -3,7 +3,7 @@
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What only the owner may read and write.
@@ -88,6 +88,14 @@ pub fn read_bytes(path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
         true => Err(io::Error::other("too large")),
         false => Ok(Some(bytes)),
     }
+}
+
+/// `length` bytes of the file from `offset` on; all of them must be there.
+pub fn read_range(path: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, offset)?;
+    Ok(bytes)
 }
 
 /// Replaces the file as a whole: after a crash it holds the old or the new contents. It gets `mode` whatever the umask
@@ -194,6 +202,13 @@ pub fn is_root() -> bool {
 pub fn terminate(pid: u32) -> io::Result<()> {
     let pid = rustix::process::Pid::from_raw(pid as i32).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(rustix::process::kill_process(pid, rustix::process::Signal::TERM)?)
+}
+
+/// Whether there is a process of this number; also where it is another user's.
+pub fn is_running(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let asked = pid.map(rustix::process::test_kill_process);
+    asked.is_some_and(|a| a != Err(rustix::io::Errno::SRCH))
 }
 
 /// Resident memory of this process in bytes.

@@ -32,5 +32,5 @@ mod together;
 pub mod trash;
 
 pub use error::{Error, Result};
-pub use image::{Image, ImageOptions};
+pub use image::{Changed, Image, ImageOptions, Way};
 pub use layout::Layout;

@@ -49,6 +49,8 @@ pub enum Command {
     Bench(crate::bench::args::Bench),
     /// Make images of disk files in any of the usual formats, and disk files of images; verified
     Image(crate::image::args::Image),
+    /// Back images up into repositories of restic's format: incremental, encrypted, verified, tried
+    Backup(crate::backup::args::Backup),
     /// Send a command to an OSD, a PG's primary or the manager, and print its answer
     Tell(Tell),
     /// Users and keys of the S3 gateway, and a gateway in front of another cluster

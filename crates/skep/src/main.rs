@@ -1,6 +1,7 @@
 //! `skep`: the command line. Parses, calls `node`, prints; no logic of its own.
 
 mod args;
+mod backup;
 mod bench;
 mod client;
 mod cluster;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
             | args::Command::Cluster(_)
             | args::Command::Bench(_)
             | args::Command::Image(_)
+            | args::Command::Backup(_)
             | args::Command::RbdIo(_)
             | args::Command::Preflight(_)
             | args::Command::Tell(_)
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         args::Command::Cluster(a) => cluster::run(a),
         args::Command::Bench(a) => bench::run(a),
         args::Command::Image(a) => image::run(a),
+        args::Command::Backup(a) => backup::run(a),
         args::Command::RbdIo(a) => rbd_io::run(a),
         args::Command::Tell(a) => tell::run(a),
         #[cfg(feature = "s3")]

@@ -54,7 +54,7 @@ impl Inner {
         has_lock && !self.stale.load(Ordering::Acquire)
     }
 
-    fn me(&self) -> ClientId {
+    pub(super) fn me(&self) -> ClientId {
         ClientId {
             global_id: self.io.client().global_id(),
             cookie: self.cookie.load(Ordering::Acquire),

@@ -31,7 +31,6 @@ const OWN_FEATURES: u64 = features::STRIPING
     | features::MIGRATING
     | features::NON_PRIMARY
     | features::DIRTY_CACHE;
-const METADATA_PAGE: u64 = 256;
 /// Pieces of a state that are looked for when it is removed.
 const PIECES_MAX: u32 = 4096;
 
@@ -161,23 +160,7 @@ impl Inner {
         Ok(w.finish())
     }
 
-    async fn metadata(&self) -> Result<BTreeMap<Bytes, Bytes>> {
-        let (mut all, mut after) = (BTreeMap::new(), Bytes::new());
-        loop {
-            let op = Operation::new().rbd("metadata_list", |w| {
-                w.blob(&after);
-                w.u64(METADATA_PAGE);
-            });
-            let page: BTreeMap<Bytes, Bytes> = Reader::new(self.asked(op).await?).get()?;
-            match page.keys().next_back() {
-                Some(last) => after = last.clone(),
-                None => return Ok(all),
-            }
-            all.extend(page);
-        }
-    }
-
-    async fn asked(&self, op: Operation) -> Result<Bytes> {
+    pub(super) async fn asked(&self, op: Operation) -> Result<Bytes> {
         let done = ask(&self.io, &self.header_oid, op).await?;
         Ok(done.step(0)?.data.clone())
     }

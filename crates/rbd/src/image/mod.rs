@@ -8,8 +8,10 @@
 //! the lock), `refreshing`, `copyups`, `marks`; the plain mutexes are innermost and not held while waiting.
 
 mod data;
+mod diff;
 mod locking;
 mod map;
+mod metadata;
 mod mirroring;
 mod object;
 mod open;
@@ -33,6 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, RwLock};
 use types::{Errno, NOSNAP};
 
+pub use diff::{Changed, Way};
 pub use open::ImageOptions;
 pub use parent::clone_image;
 pub use removal::{Progress, remove, remove_trashed};
@@ -113,6 +116,11 @@ impl Image {
 
     pub fn layout(&self) -> Layout {
         self.inner.fixed.layout
+    }
+
+    /// Where its data objects are, if not in the pool of its header.
+    pub fn data_pool(&self) -> Option<i64> {
+        self.inner.fixed.data_pool
     }
 
     /// The header as it is now, with sizes, features and snapshots.

@@ -3,10 +3,25 @@
 use super::{Image, Inner, detached};
 use crate::calls::Calls;
 use crate::header::{PROTECTED, Snap, UNPROTECTED, UNPROTECTING, ask};
+use crate::notify::{AsyncId, Message, Response};
 use crate::{Error, Result, names};
+use bytes::Bytes;
 use client::{IoCtx, Operation};
+use denc::{Decode, Encode};
 use objclass::rbd::types::SnapshotNamespace;
+use std::time::Duration;
 use types::Errno;
+
+/// What the owner of the lock gets to answer, and then to do it, looked at once a second.
+const OWNER_TIMEOUT: Duration = Duration::from_secs(30);
+const LOOKS_MAX: u32 = 120;
+
+/// What an owner who keeps the lock is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Snap,
+    NoSnap,
+}
 
 /// Ids that others used before us are left behind; so often we try.
 const ID_TRIES: u32 = 16;
@@ -25,7 +40,13 @@ impl Image {
         }
         let (inner, name) = (self.inner.clone(), name.to_string());
         detached(async move {
-            let _alone = inner.alone().await?;
+            let _alone = match inner.alone().await {
+                Err(e) if inner.owner_keeps_it(&e) => {
+                    inner.ask_owner(Wish::Snap, &name).await?;
+                    return inner.snap_id(&name);
+                }
+                other => other?,
+            };
             let view = inner.seen();
             if view.header.snap_named(&name).is_some() {
                 let what = format!("snapshot '{name}' exists already");
@@ -45,7 +66,10 @@ impl Image {
     pub async fn remove_snap(&self, name: &str) -> Result<()> {
         let (inner, name) = (self.inner.clone(), name.to_string());
         detached(async move {
-            let _alone = inner.alone().await?;
+            let _alone = match inner.alone().await {
+                Err(e) if inner.owner_keeps_it(&e) => return inner.ask_owner(Wish::NoSnap, &name).await,
+                other => other?,
+            };
             let id = inner.snap_id(&name)?;
             let op = Operation::new().rbd_write("snapshot_trash_add", |w| w.u64(id));
             match ask(&inner.io, &inner.header_oid, op).await {
@@ -94,6 +118,61 @@ impl Image {
 }
 
 impl Inner {
+    /// The lock's owner lives, and does not hand it over (`rbd device map --exclusive`, `lock_acquire`).
+    fn owner_keeps_it(&self, e: &Error) -> bool {
+        e.errno() == Errno::EROFS && self.check_writable().is_ok()
+    }
+
+    /// Has the owner do it, and waits until it is done.
+    async fn ask_owner(&self, wish: Wish, name: &str) -> Result<()> {
+        let id = AsyncId {
+            client: self.me(),
+            request: self.io.client().platform().random.u64(),
+        };
+        let (name, namespace) = (Bytes::copy_from_slice(name.as_bytes()), SnapshotNamespace::User);
+        let message = match wish {
+            Wish::Snap => Message::SnapCreate { name, namespace, id },
+            Wish::NoSnap => Message::SnapRemove { name, namespace, id },
+        };
+        let told = self
+            .io
+            .notify(&self.header_oid, message.to_bytes(), OWNER_TIMEOUT);
+        let told = told.await?;
+        let said = told.replies.iter().filter(|(_, _, reply)| !reply.is_empty());
+        let said = said
+            .filter_map(|(_, _, reply)| Response::from_bytes(reply).ok())
+            .next();
+        match said.map(|r| r.result) {
+            Some(0) => self.wait_for_owner(&message, wish).await,
+            Some(code) => {
+                let what = format!("the owner of the exclusive lock keeps it, and refuses to do it ({code})");
+                Err(Error::refused(Errno::EBUSY, what))
+            }
+            None => Err(Error::refused(
+                Errno::ETIMEDOUT,
+                "the owner of the exclusive lock keeps it, and does not answer",
+            )),
+        }
+    }
+
+    async fn wait_for_owner(&self, message: &Message, wish: Wish) -> Result<()> {
+        let name = match message {
+            Message::SnapCreate { name, .. } | Message::SnapRemove { name, .. } => {
+                String::from_utf8_lossy(name)
+            }
+            _ => Default::default(),
+        };
+        for _ in 0..LOOKS_MAX {
+            self.refresh().await?;
+            if self.seen().header.snap_named(&name).is_some() == (wish == Wish::Snap) {
+                return Ok(());
+            }
+            io::task::sleep(Duration::from_secs(1)).await;
+        }
+        let what = "the owner of the exclusive lock does not do what it said it would";
+        Err(Error::refused(Errno::ETIMEDOUT, what))
+    }
+
     fn snap_id(&self, name: &str) -> Result<u64> {
         let view = self.seen();
         let snap = view.header.snap_named(name);

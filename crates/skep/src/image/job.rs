@@ -49,7 +49,7 @@ pub async fn pool(client: &Client, common: &Common) -> Result<IoCtx, Error> {
 }
 
 /// True from the first signal on; the second one ends the process at once.
-fn stopped_by_signals() -> Result<Arc<AtomicBool>, Error> {
+pub fn stopped_by_signals() -> Result<Arc<AtomicBool>, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         let second = signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone());
@@ -111,7 +111,7 @@ fn numbered<'a>(jobs: &'a [Job], next: &AtomicUsize) -> Option<(usize, &'a Job)>
 }
 
 /// Nothing is drawn where stderr is no terminal.
-fn bar_of(name: &str) -> ProgressBar {
+pub fn bar_of(name: &str) -> ProgressBar {
     let bar = ProgressBar::new(0).with_message("opening");
     let line = "{prefix:24!} {msg:10} {bar:30} {bytes}/{total_bytes} {binary_bytes_per_sec} {eta}";
     if let Ok(style) = ProgressStyle::with_template(line) {

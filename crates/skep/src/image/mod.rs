@@ -12,7 +12,7 @@ mod export;
 mod flow;
 mod format;
 mod import;
-mod job;
+pub mod job;
 mod nbd;
 mod qemu;
 mod source;

@@ -3,6 +3,7 @@
 //! A check has the code, severity and wording of the real one's. Nothing is remembered: a check is raised
 //! exactly while its cause is there.
 
+mod backups;
 mod check;
 mod cluster;
 mod crashes;
@@ -54,6 +55,7 @@ impl Report {
         files::file_systems(ctx, &mut found);
         slow_disk::health(ctx, &mut found);
         crashes::recent(ctx, &mut found);
+        backups::backups(ctx, &mut found);
         if !ctx.state.mgrmap.available {
             found.push(warn("MGR_DOWN", "no active mgr".into(), 0, vec![]));
         }

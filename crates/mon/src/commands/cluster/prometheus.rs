@@ -11,7 +11,7 @@ use crate::commands::spec::{Spec, spec};
 use crate::commands::views::daemons::{mds_facts, mgr_versions, mon_facts, osd_facts, value_of};
 use crate::commands::views::monmap;
 use crate::commands::views::pg_stats::{Figures, count};
-use cluster::RecoveryRates;
+use cluster::{RecoveryRates, backups};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use types::EntityAddrVec;
@@ -96,6 +96,7 @@ fn metrics(_: &Command, ctx: &Context<'_>) -> Outcome {
     pgs(&mut page, &figures);
     space(&mut page, &figures);
     images(&mut page, ctx);
+    of_backups(&mut page, ctx);
     Outcome::ok(page.text())
 }
 
@@ -373,6 +374,27 @@ fn space(page: &mut Page, figures: &Figures) {
     page.gauge("cluster_total_bytes", &[], count(t.total));
     page.gauge("cluster_total_used_bytes", &[], count(t.used()));
     page.gauge("cluster_total_used_raw_bytes", &[], count(t.total - t.available));
+}
+
+/// Ours: Ceph has no such thing. Times are seconds since 1970.
+fn of_backups(page: &mut Page, ctx: &Context<'_>) {
+    for ((policy, image), row) in backups::rows(&ctx.state.config_keys) {
+        if image.is_empty() {
+            continue;
+        }
+        let labels = [("policy", policy.as_str()), ("image", image.as_str())];
+        let rows = [
+            ("last_success_time", row.good),
+            ("last_trial_success_time", row.trial_good),
+            ("last_stored_bytes", row.good.map(|_| row.stored)),
+            ("failed", Some(u64::from(row.error.is_some()))),
+        ];
+        for (name, n) in rows {
+            if let Some(n) = n {
+                page.gauge(&format!("skep_backup_{name}"), &labels, n);
+            }
+        }
+    }
 }
 
 fn images(page: &mut Page, ctx: &Context<'_>) {
