@@ -5,7 +5,7 @@ use crate::buckets::{BUCKETS, Buckets};
 use crate::check::{Check, Report};
 use crate::data::DataStore;
 use crate::expiry::Expiry;
-use crate::front::{Front, Hosts, Settings};
+use crate::front::{Door, Front, Hosts, Settings};
 use crate::gc::Collector;
 use crate::index::Index;
 use crate::lifecycle::DAY;
@@ -13,7 +13,6 @@ use crate::objects::Objects;
 use crate::{Clock, Result};
 use bytes::Bytes;
 use client::{Client, IoCtx};
-use io::socket::Acceptor;
 use std::future::Future;
 use tokio::sync::watch;
 
@@ -123,12 +122,12 @@ impl Gateway {
     }
 
     /// Serves until `stop` turns true.
-    pub async fn serve(self, acceptor: Acceptor, stop: watch::Receiver<bool>) {
-        crate::front::serve(acceptor, (self.front, self.hosts), self.collector, stop).await;
+    pub async fn serve(self, door: Door, stop: watch::Receiver<bool>) {
+        crate::front::serve(door, (self.front, self.hosts), self.collector, stop).await;
     }
 
     /// Serves until `until` completes; what that said.
-    pub async fn serve_until<T>(self, acceptor: Acceptor, until: impl Future<Output = T>) -> T {
+    pub async fn serve_until<T>(self, door: Door, until: impl Future<Output = T>) -> T {
         let (tell, stop) = watch::channel(false);
         let ended = async {
             let said = until.await;
@@ -136,6 +135,6 @@ impl Gateway {
             let _ = tell.send(true);
             said
         };
-        tokio::join!(self.serve(acceptor, stop), ended).1
+        tokio::join!(self.serve(door, stop), ended).1
     }
 }

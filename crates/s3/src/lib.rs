@@ -7,7 +7,7 @@
 //! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `history` (the versions of a key), `objects` with
 //! `multipart`, `accounts` and `buckets`, `expiry`, `gc` and `check`, and the `front`, which alone knows of S3's requests.
 //!
-//! Not here: TLS (a proxy in front).
+//! Not here: users of other systems (Keystone), Swift.
 
 mod accounts;
 mod buckets;
@@ -42,3 +42,4 @@ pub use clock::Clock;
 pub use error::{Error, Result};
 pub use front::{Settings, domain};
 pub use gateway::{Admin, DATA_POOL, Gateway, META_POOL, check};
+pub use net::tls::Certificate;

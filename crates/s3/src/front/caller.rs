@@ -10,4 +10,8 @@ pub struct Identity {
 
 /// Whom a request comes from, or the proxy in front.
 #[derive(Debug, Clone, Copy)]
-pub struct Peer(pub IpAddr);
+pub struct Peer {
+    pub ip: IpAddr,
+    /// By TLS, that ends here.
+    pub tls: bool,
+}

@@ -16,7 +16,6 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use s3s::service::S3Service;
 use s3s::{HttpError, HttpResponse, S3Error};
-use std::net::IpAddr;
 
 /// Cheap to clone: each connection has one.
 pub struct Entrance<P> {
@@ -103,12 +102,12 @@ impl<P: Pool> Entrance<P> {
         path_decoded(first?)
     }
 
-    pub async fn answer(&self, mut request: Request, peer: IpAddr) -> Result<HttpResponse, HttpError> {
+    pub async fn answer(&self, mut request: Request, peer: Peer) -> Result<HttpResponse, HttpError> {
         if request.method() == Method::OPTIONS {
             let preflight = self.front.preflight(self.bucket(&request), request.headers());
             return preflight.await.or_else(refused);
         }
-        request.extensions_mut().insert(Peer(peer.to_canonical()));
+        request.extensions_mut().insert(peer);
         let asked = Asked::new(self.bucket(&request), request.method(), request.headers());
         let answer = match is_form(&request) {
             true => refused(not_built("POST forms")),

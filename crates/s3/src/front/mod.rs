@@ -31,7 +31,7 @@ mod times;
 mod version_ops;
 
 pub use hosts::{Hosts, domain};
-pub use serve::{Settings, serve};
+pub use serve::{Door, Settings, serve};
 
 use crate::accounts::Accounts;
 use crate::buckets::{Bucket, Buckets};

@@ -3,6 +3,7 @@
 use crate::options::{ClusterArgs, Format};
 use clap::{Args as ClapArgs, Subcommand};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 pub const LISTEN: &str = "127.0.0.1:7480";
 
@@ -44,7 +45,7 @@ pub struct Check {
 pub struct Serve {
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Address to listen on; without TLS, so what is not loopback wants a proxy in front
+    /// Address to listen on; what is not loopback wants --s3-cert, or a proxy with TLS in front
     #[arg(long, value_name = "ADDRESS", default_value = LISTEN)]
     pub listen: SocketAddr,
     #[command(flatten)]
@@ -56,6 +57,12 @@ pub struct Tuning {
     /// A name of the gateway below which buckets are hosts, BUCKET.NAME; can be given several times. Buckets in the path go on
     #[arg(long = "s3-domain", value_name = "NAME", value_parser = ::s3::domain)]
     pub domains: Vec<String>,
+    /// Certificate in PEM, with its chain; read again when it changes. With it S3 is served by TLS alone
+    #[arg(long = "s3-cert", value_name = "FILE", requires = "key_file")]
+    pub cert: Option<PathBuf>,
+    /// Its key in PEM
+    #[arg(id = "key_file", long = "s3-key", value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
     /// Seconds that replaced and deleted data stay, for readers that have begun
     #[arg(long = "s3-gc-wait", value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub gc_wait: u64,
@@ -65,6 +72,17 @@ pub struct Tuning {
     /// Seconds of a day, as lifecycles of buckets count; for tests: what has a term goes before its time
     #[arg(long = "s3-lifecycle-day", value_name = "SECONDS", default_value_t = 86_400, hide = true, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub lifecycle_day: u64,
+}
+
+impl Tuning {
+    /// Files with certificate and key, if S3 is served by TLS.
+    pub fn tls(&self) -> Option<(PathBuf, PathBuf)> {
+        self.cert.clone().zip(self.key.clone())
+    }
+
+    pub fn scheme(&self) -> &'static str {
+        if self.tls().is_some() { "https" } else { "http" }
+    }
 }
 
 #[derive(Debug, ClapArgs)]

@@ -4,7 +4,7 @@ pub mod args;
 
 use crate::options::{ClusterArgs, Format};
 use ::client::{Client, Conf};
-use ::s3::{Admin, Error as S3Error, Gateway, Key, Settings, User};
+use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, Settings, User};
 use args::{How, KeyCommand, S3Command, Serve, UserCommand};
 use io::socket::Listener;
 use node::Error;
@@ -44,6 +44,13 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         addr: args.listen,
         source,
     };
+    let certificate = match args.tuning.tls() {
+        None => None,
+        Some((certificate, key)) => {
+            let opened = Certificate::open("s3", certificate, key).await;
+            Some(opened.map_err(|e| failed(format!("--s3-cert and --s3-key: {e}")))?)
+        }
+    };
     let listener = Listener::bind(args.listen).map_err(refused)?;
     let listen = listener.local_addr().map_err(refused)?;
     let client = connect(&args.cluster).await?;
@@ -55,8 +62,10 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
     };
     let gateway = Gateway::open(&client, &settings).await.map_err(failed)?;
     let acceptor = listener.start().map_err(refused)?;
-    println!("S3 at http://{listen}");
-    let why = gateway.serve_until(acceptor, io::task::termination()).await;
+    println!("S3 at {}://{listen}", args.tuning.scheme());
+    let why = gateway
+        .serve_until((acceptor, certificate), io::task::termination())
+        .await;
     client.shutdown().await;
     let why = why.map_err(|source| Error::Io {
         what: "signals".into(),
