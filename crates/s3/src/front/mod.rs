@@ -35,7 +35,9 @@ pub use serve::{Door, Settings, serve};
 
 use crate::accounts::Accounts;
 use crate::buckets::{Bucket, Buckets};
+use crate::counts::Counter;
 use crate::objects::Objects;
+use crate::quota::Limits;
 use crate::rados::Pool;
 use crate::settings::Settings as BucketSettings;
 use crate::{Clock, Error};
@@ -51,6 +53,8 @@ pub struct Front<P> {
     accounts: Accounts<P>,
     buckets: Buckets<P>,
     objects: Objects<P>,
+    limits: Limits<P>,
+    counter: Counter<P>,
     clock: Clock,
     /// Milliseconds of a day, as lifecycles count.
     day: u64,
@@ -62,6 +66,8 @@ impl<P: Clone> Clone for Front<P> {
             accounts: self.accounts.clone(),
             buckets: self.buckets.clone(),
             objects: self.objects.clone(),
+            limits: self.limits.clone(),
+            counter: self.counter.clone(),
             clock: self.clock.clone(),
             day: self.day,
         }
@@ -90,6 +96,7 @@ impl<P: Pool> Front<P> {
     pub fn new(
         accounts: Accounts<P>,
         (buckets, objects): (Buckets<P>, Objects<P>),
+        (limits, counter): (Limits<P>, Counter<P>),
         clock: Clock,
         day: u64,
     ) -> Self {
@@ -97,6 +104,8 @@ impl<P: Pool> Front<P> {
             accounts,
             buckets,
             objects,
+            limits,
+            counter,
             clock,
             day,
         }

@@ -7,6 +7,8 @@ use super::Front;
 use super::caller::Peer;
 use super::entrance::Entrance;
 use super::hosts::Hosts;
+use crate::buckets::Buckets;
+use crate::counts::{Counter, FLUSH_EVERY};
 use crate::gc::Collector;
 use crate::index::Index;
 use crate::rados::Pool;
@@ -29,6 +31,8 @@ const HEAD_WITHIN: Duration = Duration::from_secs(60);
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 /// After an error of accepting, such as that of too many open files.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How often is looked for buckets that want to be counted.
+const COUNT_EVERY: Duration = Duration::from_secs(60);
 /// How often is looked for shards that have grown.
 const TEND_EVERY: Duration = Duration::from_millis(250);
 
@@ -67,6 +71,9 @@ pub async fn serve<P: Pool>(
     mut stop: watch::Receiver<bool>,
 ) {
     let tending = task::spawn_local(tend(collector.index.clone()));
+    let counting = task::spawn_local(count(front.counter.clone(), collector.buckets.clone()));
+    let flushing = task::spawn_local(flush(front.counter.clone()));
+    let last = front.counter.clone();
     let collecting = task::spawn_local(collect(collector));
     let entrance = Entrance::new(front, hosts);
     let stopped = stop.clone();
@@ -80,10 +87,15 @@ pub async fn serve<P: Pool>(
     }
     tending.abort();
     collecting.abort();
+    counting.abort();
+    flushing.abort();
     drop(acceptor);
     let ended = room.acquire_many(CONNECTIONS_MAX as u32);
     if task::timeout(STOP_WITHIN, ended).await.is_err() {
         tracing::info!("s3: requests under way are cut off");
+    }
+    if let Ok(Err(e)) = task::timeout(STOP_WITHIN, last.flush()).await {
+        tracing::warn!("s3: counts of buckets: {e}");
     }
 }
 
@@ -176,6 +188,25 @@ async fn tend<P: Pool>(index: Index<P>) {
                 tracing::warn!("s3: splitting {shard}: {e}");
             }
         }
+    }
+}
+
+async fn flush<P: Pool>(counter: Counter<P>) {
+    loop {
+        task::sleep(FLUSH_EVERY).await;
+        if let Err(e) = counter.flush().await {
+            tracing::warn!("s3: counts of buckets: {e}");
+        }
+    }
+}
+
+/// Beside the collector, for it waits.
+async fn count<P: Pool>(counter: Counter<P>, buckets: Buckets<P>) {
+    loop {
+        if let Err(e) = counter.round(&buckets).await {
+            tracing::warn!("s3: counting what buckets hold: {e}");
+        }
+        task::sleep(COUNT_EVERY).await;
     }
 }
 

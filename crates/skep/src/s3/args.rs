@@ -1,6 +1,6 @@
 //! The grammar of `skep s3`.
 
-use crate::options::{ClusterArgs, Format};
+use crate::options::{ClusterArgs, Format, parse_size};
 use clap::{Args as ClapArgs, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -28,6 +28,10 @@ pub enum S3Command {
     User(User),
     /// Make and remove keys of users
     Key(Key),
+    /// What buckets hold, with their quotas: most first
+    Bucket(Bucket),
+    /// How much users and buckets may hold
+    Quota(Quota),
     /// Look whether what is written fits together; changes nothing, and gateways may go on. Fails where something does not
     Check(Check),
 }
@@ -153,4 +157,90 @@ pub struct How {
     pub cluster: ClusterArgs,
     #[arg(short, long, value_enum, default_value = "plain")]
     pub format: Format,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Bucket {
+    #[command(subcommand)]
+    pub command: BucketCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BucketCommand {
+    /// Bytes and objects of one bucket, or of all, as gateways have counted them
+    Stats {
+        #[arg(long, value_name = "BUCKET")]
+        bucket: Option<String>,
+        /// Of this user
+        #[arg(long, value_name = "USER", conflicts_with = "bucket")]
+        uid: Option<String>,
+        #[command(flatten)]
+        how: How,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Quota {
+    #[command(subcommand)]
+    pub command: QuotaCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum QuotaCommand {
+    /// Set how much may be there; it counts once it is enabled
+    Set {
+        /// Bytes, or with K, M, G, T, P; -1: as much as there is
+        #[arg(long, value_name = "SIZE", value_parser = parse_max_size, allow_negative_numbers = true, required_unless_present = "max_objects")]
+        max_size: Option<i64>,
+        /// Versions count, delete markers, too; -1: as many as there are
+        #[arg(long, value_name = "N", allow_negative_numbers = true)]
+        max_objects: Option<i64>,
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Have it count
+    Enable {
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Have it not count; what was set stays
+    Disable {
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Show it
+    Get {
+        #[command(flatten)]
+        whose: Whose,
+    },
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct Whose {
+    /// user: of all buckets of a user together; bucket: of each bucket
+    #[arg(long, value_enum, value_name = "SCOPE")]
+    pub quota_scope: Option<QuotaScope>,
+    #[arg(long, value_name = "USER")]
+    pub uid: Option<String>,
+    /// One bucket
+    #[arg(long, value_name = "BUCKET", conflicts_with = "uid")]
+    pub bucket: Option<String>,
+    /// Of users who have nothing of their own
+    #[arg(long, conflicts_with_all = ["uid", "bucket"])]
+    pub default: bool,
+    #[command(flatten)]
+    pub how: How,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum QuotaScope {
+    User,
+    Bucket,
+}
+
+fn parse_max_size(text: &str) -> Result<i64, String> {
+    match text.parse::<i64>() {
+        Ok(n) => Ok(n.max(-1)),
+        Err(_) => parse_size(text).map(|n| n as i64),
+    }
 }

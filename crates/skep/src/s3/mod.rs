@@ -1,6 +1,7 @@
 //! `skep s3`: users and keys of the object gateway, and a gateway by itself.
 
 pub mod args;
+mod quota;
 
 use crate::options::{ClusterArgs, Format};
 use ::client::{Client, Conf};
@@ -19,6 +20,8 @@ pub fn run(args: &args::S3) -> Result<(), Error> {
         S3Command::Serve(serve) => io::task::block_on(serve_alone(serve)),
         S3Command::User(user) => io::task::block_on(of_user(&user.command)),
         S3Command::Key(key) => io::task::block_on(of_key(&key.command)),
+        S3Command::Bucket(bucket) => io::task::block_on(quota::of_buckets(&bucket.command)),
+        S3Command::Quota(quota) => io::task::block_on(quota::of_quota(&quota.command)),
         S3Command::Check(check) => io::task::block_on(check_all(check)),
     };
     done.map_err(|source| Error::Io {
@@ -133,7 +136,11 @@ async fn info(admin: &Admin, id: &str) -> Result<Value, S3Error> {
     let keys = admin.accounts.keys(id).await?;
     let buckets = admin.buckets.of(id).await?;
     let names = buckets.into_iter().map(|(name, _)| name).collect();
-    Ok(about(&user, &keys, Some(names)))
+    let mut about = about(&user, &keys, Some(names));
+    let quotas = admin.limits.quotas(id).await?;
+    about["user_quota"] = quota::shown(&quotas.user);
+    about["bucket_quota"] = quota::shown(&quotas.bucket);
+    Ok(about)
 }
 
 async fn of_key(command: &KeyCommand) -> Result<(), Error> {
@@ -187,6 +194,7 @@ fn plain(told: &Value) {
                 let texts = items.iter().filter_map(Value::as_str);
                 texts.for_each(|t| println!("problem       {t}"));
             }
+            Value::Object(_) if name.ends_with("_quota") => println!("{name:<13} {value}"),
             Value::Object(_) => plain(value),
             Value::Number(n) => println!("{name:<18} {n}"),
             Value::Array(items) => {
