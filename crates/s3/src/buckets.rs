@@ -6,6 +6,7 @@
 //! s ID               Settings, where there are any
 //! n ID               Count: what it holds (`counts`)
 //! q ID               Quota, where there is one (`quota`)
+//! r ID               Rate, where there is one (`rate`)
 //! x ID               the index of a bucket that was deleted; its data are collected, then its objects removed
 //! ```
 //!
@@ -146,6 +147,10 @@ pub(crate) fn count_row(id: &str) -> Bytes {
 
 pub(crate) fn quota_row(id: &str) -> Bytes {
     [b"q", id.as_bytes()].concat().into()
+}
+
+pub(crate) fn rate_row(id: &str) -> Bytes {
+    [b"r", id.as_bytes()].concat().into()
 }
 
 pub(crate) fn dead_row(id: &str) -> Bytes {
@@ -373,6 +378,7 @@ impl<P: Pool> Buckets<P> {
             .unsetting(&walk_row(&marked.id))
             .unsetting(&count_row(&marked.id))
             .unsetting(&quota_row(&marked.id))
+            .unsetting(&rate_row(&marked.id))
             .setting(&dead_row(&marked.id), now.to_bytes());
         match self.pool.change(BUCKETS, change).await {
             Err(e) if e.is_conflict() => {

@@ -13,6 +13,7 @@ use crate::index::Index;
 use crate::lifecycle::DAY;
 use crate::objects::Objects;
 use crate::quota::{Limits, Quota};
+use crate::rate::Rates;
 use crate::{Clock, Result};
 use bytes::Bytes;
 use client::{Client, IoCtx};
@@ -30,6 +31,7 @@ pub struct Admin {
     pub buckets: Buckets<IoCtx>,
     counter: Counter<IoCtx>,
     pub limits: Limits<IoCtx>,
+    pub rates: Rates<IoCtx>,
 }
 
 /// A pool, which is made where there is none.
@@ -79,7 +81,8 @@ impl Admin {
         let counter = Counter::new(meta.clone(), index, clock.clone());
         Ok(Self {
             accounts: Accounts::new(meta.clone(), clock.clone()),
-            limits: Limits::new(meta, buckets.clone(), counter.clone(), clock),
+            limits: Limits::new(meta.clone(), buckets.clone(), counter.clone(), clock.clone()),
+            rates: Rates::new(meta, buckets.clone(), clock),
             buckets,
             counter,
         })
@@ -145,14 +148,15 @@ impl Gateway {
         };
         let accounts = Accounts::new(meta.clone(), clock.clone());
         let counter = Counter::new(meta.clone(), index.clone(), clock.clone());
-        let limits = Limits::new(meta, buckets.clone(), counter.clone(), clock.clone());
+        let limits = Limits::new(meta.clone(), buckets.clone(), counter.clone(), clock.clone());
+        let rates = Rates::new(meta, buckets.clone(), clock.clone());
         let day = settings.day.as_millis() as u64;
         if day != DAY {
             tracing::warn!("s3: lifecycles count days of {day} ms: what has a term goes before its time");
         }
         let of = (buckets.clone(), objects.clone());
         Ok(Self {
-            front: Front::new(accounts, of, (limits, counter), clock.clone(), day),
+            front: Front::new(accounts, of, (limits, rates, counter), clock.clone(), day),
             hosts: Hosts::new(&settings.domains),
             collector: Collector {
                 index,

@@ -5,7 +5,7 @@
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
 //! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `history` (the versions of a key), `objects` with
-//! `multipart`, `accounts`, `buckets` with `counts` and `quota`, `expiry`, `gc` and `check`, and the `front`, which alone knows of S3's requests.
+//! `multipart`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, and the `front`, which alone knows of S3's requests.
 //!
 //! Not here: users of other systems (Keystone), Swift.
 
@@ -32,6 +32,7 @@ mod objects;
 mod policy;
 mod quota;
 mod rados;
+mod rate;
 mod record;
 mod settings;
 #[cfg(test)]
@@ -48,3 +49,4 @@ pub use front::{Settings, domain};
 pub use gateway::{Admin, BucketStats, DATA_POOL, Gateway, META_POOL, check};
 pub use net::tls::Certificate;
 pub use quota::{Quota, Scope};
+pub use rate::{Rate, RateScope};

@@ -1,6 +1,6 @@
 //! What is done with a request before the library sees it, and with its answer after: forms refused, bodies at a pace, CORS.
 
-use super::caller::Peer;
+use super::caller::{Charged, Peer};
 use super::chunks::Chunks;
 use super::cors_ops::Asked;
 use super::errors::not_built;
@@ -13,7 +13,7 @@ use super::{Front, service};
 use crate::rados::Pool;
 use hyper::Method;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use s3s::service::S3Service;
 use s3s::{HttpError, HttpResponse, S3Error};
 
@@ -108,12 +108,22 @@ impl<P: Pool> Entrance<P> {
             return preflight.await.or_else(refused);
         }
         request.extensions_mut().insert(peer);
+        let charged = Charged::default();
+        request.extensions_mut().insert(charged.clone());
+        let reads = request.method() == Method::GET;
         let asked = Asked::new(self.bucket(&request), request.method(), request.headers());
         let answer = match is_form(&request) {
             true => refused(not_built("POST forms")),
             false => self.service.call(self.taken(request)).await,
         };
         let mut answer = answer?;
+        let sent = answer
+            .headers()
+            .get(CONTENT_LENGTH)
+            .and_then(|v| v.to_str().ok()?.parse().ok());
+        if let Some(sent) = sent.filter(|_| reads) {
+            self.front.rates.charge(&charged.take(), false, sent);
+        }
         if let Some(asked) = asked {
             self.front.mark(&asked, &mut answer).await;
         }

@@ -39,6 +39,7 @@ use crate::counts::Counter;
 use crate::objects::Objects;
 use crate::quota::Limits;
 use crate::rados::Pool;
+use crate::rate::Rates;
 use crate::settings::Settings as BucketSettings;
 use crate::{Clock, Error};
 use caller::Identity;
@@ -54,6 +55,7 @@ pub struct Front<P> {
     buckets: Buckets<P>,
     objects: Objects<P>,
     limits: Limits<P>,
+    rates: Rates<P>,
     counter: Counter<P>,
     clock: Clock,
     /// Milliseconds of a day, as lifecycles count.
@@ -67,6 +69,7 @@ impl<P: Clone> Clone for Front<P> {
             buckets: self.buckets.clone(),
             objects: self.objects.clone(),
             limits: self.limits.clone(),
+            rates: self.rates.clone(),
             counter: self.counter.clone(),
             clock: self.clock.clone(),
             day: self.day,
@@ -96,7 +99,7 @@ impl<P: Pool> Front<P> {
     pub fn new(
         accounts: Accounts<P>,
         (buckets, objects): (Buckets<P>, Objects<P>),
-        (limits, counter): (Limits<P>, Counter<P>),
+        (limits, rates, counter): (Limits<P>, Rates<P>, Counter<P>),
         clock: Clock,
         day: u64,
     ) -> Self {
@@ -105,6 +108,7 @@ impl<P: Pool> Front<P> {
             buckets,
             objects,
             limits,
+            rates,
             counter,
             clock,
             day,

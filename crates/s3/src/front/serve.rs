@@ -141,10 +141,11 @@ async fn connection<P: Pool>(
     stop: watch::Receiver<bool>,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let wire = Wire::new(stream);
-    Ok(match certificate {
+    match certificate {
         None => http(wire, peer, entrance, stop).await?,
         Some(certificate) => http(certificate.accept(wire).await?, peer, entrance, stop).await?,
-    })
+    }
+    Ok(())
 }
 
 async fn http<P: Pool>(

@@ -32,6 +32,8 @@ pub enum S3Command {
     Bucket(Bucket),
     /// How much users and buckets may hold
     Quota(Quota),
+    /// How much users and buckets may ask of each gateway in a minute
+    Ratelimit(Ratelimit),
     /// Look whether what is written fits together; changes nothing, and gateways may go on. Fails where something does not
     Check(Check),
 }
@@ -236,6 +238,70 @@ pub struct Whose {
 pub enum QuotaScope {
     User,
     Bucket,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Ratelimit {
+    #[command(subcommand)]
+    pub command: RatelimitCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RatelimitCommand {
+    /// Set how much may be asked in a minute; it counts once it is enabled. 0: as much as comes
+    Set {
+        #[command(flatten)]
+        most: Most,
+        #[command(flatten)]
+        whose: RateOf,
+    },
+    /// Have it count
+    Enable {
+        #[command(flatten)]
+        whose: RateOf,
+    },
+    /// Have it not count; what was set stays
+    Disable {
+        #[command(flatten)]
+        whose: RateOf,
+    },
+    /// Show it
+    Get {
+        #[command(flatten)]
+        whose: RateOf,
+    },
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+#[group(required = true, multiple = true)]
+pub struct Most {
+    /// GET and HEAD
+    #[arg(long, value_name = "N")]
+    pub max_read_ops: Option<u64>,
+    /// All others
+    #[arg(long, value_name = "N")]
+    pub max_write_ops: Option<u64>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
+    pub max_read_bytes: Option<u64>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
+    pub max_write_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct RateOf {
+    /// As --uid and --bucket say already
+    #[arg(long, value_enum, value_name = "SCOPE")]
+    pub ratelimit_scope: Option<QuotaScope>,
+    #[arg(long, value_name = "USER", required_unless_present = "bucket")]
+    pub uid: Option<String>,
+    #[arg(long, value_name = "BUCKET", conflicts_with = "uid")]
+    pub bucket: Option<String>,
+    #[command(flatten)]
+    pub how: How,
+}
+
+fn parse_rate(text: &str) -> Result<u64, String> {
+    text.parse().or_else(|_| parse_size(text))
 }
 
 fn parse_max_size(text: &str) -> Result<i64, String> {

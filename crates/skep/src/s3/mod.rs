@@ -2,6 +2,7 @@
 
 pub mod args;
 mod quota;
+mod rate;
 
 use crate::options::{ClusterArgs, Format};
 use ::client::{Client, Conf};
@@ -22,6 +23,7 @@ pub fn run(args: &args::S3) -> Result<(), Error> {
         S3Command::Key(key) => io::task::block_on(of_key(&key.command)),
         S3Command::Bucket(bucket) => io::task::block_on(quota::of_buckets(&bucket.command)),
         S3Command::Quota(quota) => io::task::block_on(quota::of_quota(&quota.command)),
+        S3Command::Ratelimit(rate) => io::task::block_on(rate::of_rate(&rate.command)),
         S3Command::Check(check) => io::task::block_on(check_all(check)),
     };
     done.map_err(|source| Error::Io {
