@@ -7,18 +7,11 @@ import pytest
 import requests
 
 from skeptest.console import Browser, entity, key_of, ready
-from skeptest.run import run, wait_until
+from skeptest.run import wait_until
 from skeptest.skep import free_port
+from skeptest.tls import self_signed
 
 pytestmark = [pytest.mark.own, pytest.mark.cephx]
-
-
-def made(place, name):
-    """A certificate signed by itself for 127.0.0.1, and its key."""
-    crt, key = place / (name + '.crt'), place / (name + '.key')
-    run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2', '-subj',
-         '/CN=' + name, '-addext', 'subjectAltName=IP:127.0.0.1', '-out', crt, '-keyout', key])
-    return crt, key
 
 
 def trusts(url, crt):
@@ -55,7 +48,7 @@ def test_beyond_loopback_there_is_tls_alone(own):
 
 
 def test_certificates_that_change(own, tmp_path):
-    (a, a_key), (b, b_key) = made(tmp_path, 'a'), made(tmp_path, 'b')
+    (a, a_key), (b, b_key) = self_signed(tmp_path, 'a'), self_signed(tmp_path, 'b')
     crt, key, port = tmp_path / 'now.crt', tmp_path / 'now.key', free_port()
     skep = own(options=['--console', '--console-listen', '127.0.0.1:%d' % port, '--console-cert', crt, '--console-key', key,
                         '--metrics-port', '0']).start()

@@ -180,3 +180,16 @@ def test_a_killed_gateway_goes_on(gateway, s3):
 def test_a_user_is_removed_with_all(gateway, user):
     gateway.admin('user', 'rm', '--uid', user.name, '--purge-data', parsed=False)
     assert gateway.admin('bucket', 'list') == []
+
+
+def test_quotas_are_refused_alike(gateway):
+    """As tests/s3/test_quota.py wants it of ours: the same code, status and spelling."""
+    user = GatewayUser(gateway, 'quotauser')
+    for words in [('set', '--max-size', '1000'), ('enable',)]:
+        gateway.admin('quota', words[0], '--quota-scope=user', '--uid', user.name, *words[1:], parsed=False)
+    shown = gateway.admin('user', 'info', '--uid', user.name)
+    assert set(shown['user_quota']) == {'enabled', 'check_on_raw', 'max_size', 'max_size_kb', 'max_objects'}
+    client = gateway.client(user)
+    client.create_bucket(Bucket='quotas')
+    refusal = refused('QuotaExceeded', client.put_object, Bucket='quotas', Key='k', Body=bytes(5000))
+    assert refusal['ResponseMetadata']['HTTPStatusCode'] == 403

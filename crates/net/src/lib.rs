@@ -11,7 +11,7 @@
 //! stops when it is used up (`budget`); output that peers do not take has the same (`outputs`). Whoever holds what others wait
 //! for, and does not go on, is ended with a log line. So are connections bounded in number (`places`).
 //!
-//! Beside that, [`http`] is what hyper needs of us.
+//! Beside that, [`http`] is what hyper needs of us, and [`tls`] what those show who serve HTTPS.
 //!
 //! Not here: what messages mean, retries, timers of sessions.
 
@@ -30,6 +30,7 @@ mod lossless;
 mod outputs;
 mod places;
 mod server;
+pub mod tls;
 mod write;
 
 pub use accounts::{Accounts, CONNECTION_BYTES, Perf};

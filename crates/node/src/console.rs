@@ -7,11 +7,12 @@ use io::files;
 use io::group::Group;
 use io::socket::Listener;
 use io::task;
+use net::tls::Certificate;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
-use webconsole::{Certificate, Cluster, Settings};
+use webconsole::{Cluster, Settings};
 
 /// A port or a certificate that cannot be used yet is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
@@ -105,7 +106,7 @@ impl ConsoleRole {
             let made = task::aside("certificate", move || role.make_certificate(&host, &files)).await;
             made.map_err(|e| e.to_string()).flatten()?;
         }
-        Certificate::open(files.0.clone(), files.1.clone())
+        Certificate::open("console", files.0.clone(), files.1.clone())
             .await
             .map(Some)
     }

@@ -10,6 +10,7 @@ use io::group::Group;
 use io::socket::Listener;
 use io::task;
 use metastore::ClusterHandle;
+use net::tls::Certificate;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use types::{AuthName, EntityAddr, EntityKind, Utime};
@@ -71,6 +72,13 @@ impl S3Role {
         Ok(conf)
     }
 
+    async fn certificate(&self) -> Result<Option<Certificate>, String> {
+        let Some((certificate, key)) = self.options.tls.clone() else {
+            return Ok(None);
+        };
+        Certificate::open("s3", certificate, key).await.map(Some)
+    }
+
     async fn open(&self) -> Result<(Client, Gateway), String> {
         let settings = GatewaySettings {
             gc_wait: self.options.gc_wait,
@@ -125,14 +133,24 @@ impl S3Role {
         let Some(listener) = self.listen(&mut stop).await else {
             return Ok(());
         };
-        let (client, gateway) = loop {
-            let opened = tokio::select! {
-                opened = self.open() => opened,
+        let mut said = String::new();
+        let (certificate, client, gateway) = loop {
+            let opened = async {
+                let certificate = self.certificate().await?;
+                let (client, gateway) = self.open().await?;
+                Ok((certificate, client, gateway))
+            };
+            let opened: Result<_, String> = tokio::select! {
+                opened = opened => opened,
                 _ = stop.wait_for(|s| *s) => return Ok(()),
             };
             match opened {
                 Ok(opened) => break opened,
-                Err(e) => tracing::warn!("S3 waits for the cluster: {e}"),
+                Err(e) if e == said => {}
+                Err(e) => {
+                    tracing::warn!("S3 does not serve yet: {e}; it is tried again");
+                    said = e;
+                }
             }
             tokio::select! {
                 () = task::sleep(AGAIN_AFTER) => {}
@@ -141,7 +159,7 @@ impl S3Role {
         };
         let refused = |e| format!("S3 cannot listen on {}: {e}", self.options.listen);
         let acceptor = listener.start().map_err(refused)?;
-        gateway.serve(acceptor, stop).await;
+        gateway.serve((acceptor, certificate), stop).await;
         client.shutdown().await;
         Ok(())
     }

@@ -74,6 +74,8 @@ pub struct S3Options {
     pub day: Duration,
     /// Names below which buckets are hosts.
     pub domains: Vec<String>,
+    /// Files with certificate and key. None: plain HTTP.
+    pub tls: Option<(PathBuf, PathBuf)>,
 }
 
 /// Whether messenger v1 is spoken, too, as somebody wants it.

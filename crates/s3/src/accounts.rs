@@ -4,6 +4,8 @@
 //! u USER             User
 //! k ACCESS           Key: whose, and the secret
 //! a USER 00 ACCESS   (empty): the keys of a user
+//! q USER, d          Quotas (`quota`)
+//! r USER             Rate (`rate`)
 //! ```
 //!
 //! A secret is stored as it is, since signatures are checked with it; the pool is for gateways and administrators alone.
@@ -245,7 +247,9 @@ impl<P: Pool> Accounts<P> {
             }
             let mut change = Change::default()
                 .expecting(&row("u", id), Some(&user.to_bytes()))
-                .unsetting(&row("u", id));
+                .unsetting(&row("u", id))
+                .unsetting(&row("q", id))
+                .unsetting(&row("r", id));
             for key in self.keys(id).await? {
                 let key = self.removing(&key);
                 change.expect.extend(key.expect);

@@ -4,6 +4,9 @@
 //! b NAME             Bucket
 //! o USER 00 NAME     (created): the buckets of a user
 //! s ID               Settings, where there are any
+//! n ID               Count: what it holds (`counts`)
+//! q ID               Quota, where there is one (`quota`)
+//! r ID               Rate, where there is one (`rate`)
 //! x ID               the index of a bucket that was deleted; its data are collected, then its objects removed
 //! ```
 //!
@@ -12,6 +15,7 @@
 //! collects (`gc`).
 
 use crate::accounts::all_rows;
+use crate::amount::Count;
 use crate::index::{Index, Located};
 use crate::rados::{Change, Look, Pool};
 use crate::record::Phase;
@@ -137,6 +141,18 @@ fn walk_row(id: &str) -> Bytes {
     [b"l", id.as_bytes()].concat().into()
 }
 
+pub(crate) fn count_row(id: &str) -> Bytes {
+    [b"n", id.as_bytes()].concat().into()
+}
+
+pub(crate) fn quota_row(id: &str) -> Bytes {
+    [b"q", id.as_bytes()].concat().into()
+}
+
+pub(crate) fn rate_row(id: &str) -> Bytes {
+    [b"r", id.as_bytes()].concat().into()
+}
+
 pub(crate) fn dead_row(id: &str) -> Bytes {
     [b"x", id.as_bytes()].concat().into()
 }
@@ -245,6 +261,29 @@ impl<P: Pool> Buckets<P> {
         rows.into_iter().map(bucket).collect()
     }
 
+    /// Ids of a user's buckets.
+    pub async fn ids_of(&self, user: &str) -> Result<Vec<String>> {
+        let names = self.of(user).await?;
+        let look = Look {
+            keys: names.iter().map(|(name, _)| row(name)).collect(),
+            ..Look::default()
+        };
+        let seen = self.pool.look(BUCKETS, look).await?;
+        let ids = seen.values.values().map(|b| Ok(Bucket::from_bytes(b)?.id));
+        ids.collect()
+    }
+
+    /// Sets its quota, if it is still as it was seen.
+    pub(crate) async fn set_quota(&self, name: &str, seen: &Bucket, quota: Bytes) -> Result<()> {
+        let change = Change::default()
+            .expecting(&row(name), Some(&seen.to_bytes()))
+            .setting(&quota_row(&seen.id), quota);
+        match self.pool.change(BUCKETS, change).await {
+            Err(e) if e.is_conflict() => Err(Error::Conflict("others change the same bucket")),
+            other => other,
+        }
+    }
+
     pub async fn create(
         &self,
         name: &str,
@@ -277,6 +316,10 @@ impl<P: Pool> Buckets<P> {
         let dead = Change::default().setting(&dead_row(&bucket.id), made.clone());
         self.pool.change(BUCKETS, dead).await?;
         self.index.create(&bucket.id).await?;
+        let empty = Count {
+            counted: bucket.created,
+            ..Count::default()
+        };
         let mut make = Change::default();
         if bucket.settings != 0 {
             make = make.setting(&settings_row(&bucket.id), settings.to_bytes());
@@ -286,6 +329,7 @@ impl<P: Pool> Buckets<P> {
             .expecting(&dead_row(&bucket.id), Some(&made))
             .unsetting(&dead_row(&bucket.id))
             .setting(&row(name), bucket.to_bytes())
+            .setting(&count_row(&bucket.id), empty.to_bytes())
             .setting(&owned_row(owner, name), bucket.created.to_bytes());
         match self.pool.change(BUCKETS, make).await {
             Err(e) if e.is_conflict() => Err(Error::Conflict("another made the same bucket")),
@@ -332,6 +376,9 @@ impl<P: Pool> Buckets<P> {
             .unsetting(&owned_row(&marked.owner, name))
             .unsetting(&settings_row(&marked.id))
             .unsetting(&walk_row(&marked.id))
+            .unsetting(&count_row(&marked.id))
+            .unsetting(&quota_row(&marked.id))
+            .unsetting(&rate_row(&marked.id))
             .setting(&dead_row(&marked.id), now.to_bytes());
         match self.pool.change(BUCKETS, change).await {
             Err(e) if e.is_conflict() => {

@@ -34,6 +34,9 @@ pub enum Error {
     UserHasBuckets(String),
     #[error("there is no such access key")]
     NoSuchAccessKey,
+    /// Whose.
+    #[error("the quota of the {0} is used up")]
+    Quota(&'static str),
     #[error("access denied")]
     AccessDenied,
     #[error("a condition of the request does not hold")]

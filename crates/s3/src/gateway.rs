@@ -1,19 +1,22 @@
 //! A gateway on its cluster: pools, and all that is made over them.
 
 use crate::accounts::{self, Accounts, USERS};
+use crate::amount::Count;
 use crate::buckets::{BUCKETS, Buckets};
 use crate::check::{Check, Report};
+use crate::counts::Counter;
 use crate::data::DataStore;
 use crate::expiry::Expiry;
-use crate::front::{Front, Hosts, Settings};
+use crate::front::{Door, Front, Hosts, Settings};
 use crate::gc::Collector;
 use crate::index::Index;
 use crate::lifecycle::DAY;
 use crate::objects::Objects;
+use crate::quota::{Limits, Quota};
+use crate::rate::Rates;
 use crate::{Clock, Result};
 use bytes::Bytes;
 use client::{Client, IoCtx};
-use io::socket::Acceptor;
 use std::future::Future;
 use tokio::sync::watch;
 
@@ -26,6 +29,9 @@ pub const DATA_POOL: &str = "s3.data";
 pub struct Admin {
     pub accounts: Accounts<IoCtx>,
     pub buckets: Buckets<IoCtx>,
+    counter: Counter<IoCtx>,
+    pub limits: Limits<IoCtx>,
+    pub rates: Rates<IoCtx>,
 }
 
 /// A pool, which is made where there is none.
@@ -71,11 +77,54 @@ impl Admin {
     pub async fn open(client: &Client) -> Result<Self> {
         let (meta, clock) = (meta(client).await?, clock(client));
         let index = Index::new(meta.clone(), clock.clone(), crate::index::SPLIT_AT);
+        let buckets = Buckets::new(meta.clone(), index.clone(), clock.clone());
+        let counter = Counter::new(meta.clone(), index, clock.clone());
         Ok(Self {
             accounts: Accounts::new(meta.clone(), clock.clone()),
-            buckets: Buckets::new(meta, index, clock),
+            limits: Limits::new(meta.clone(), buckets.clone(), counter.clone(), clock.clone()),
+            rates: Rates::new(meta, buckets.clone(), clock),
+            buckets,
+            counter,
         })
     }
+
+    /// Of one bucket, of a user's or of all; those that hold most first.
+    pub async fn stats(&self, bucket: Option<&str>, owner: Option<&str>) -> Result<Vec<BucketStats>> {
+        let all = match bucket {
+            Some(name) => vec![(name.to_string(), self.buckets.get(name).await?)],
+            None => self.buckets.all().await?,
+        };
+        let all: Vec<_> = all
+            .into_iter()
+            .filter(|(_, b)| owner.is_none_or(|o| b.owner == o))
+            .collect();
+        let ids: Vec<String> = all.iter().map(|(_, b)| b.id.clone()).collect();
+        let counts = self.counter.counts(&ids).await?;
+        let mut stats = Vec::with_capacity(all.len());
+        for (name, bucket) in all {
+            stats.push(BucketStats {
+                count: counts.get(&bucket.id).copied(),
+                quota: self.limits.of_bucket(&bucket.id).await?.unwrap_or_default(),
+                name,
+                id: bucket.id,
+                owner: bucket.owner,
+            });
+        }
+        stats.sort_by_key(|s| std::cmp::Reverse(s.count.map(|c| c.held.bytes)));
+        Ok(stats)
+    }
+}
+
+/// What is known of a bucket's size.
+#[derive(Debug)]
+pub struct BucketStats {
+    pub name: String,
+    pub id: String,
+    pub owner: String,
+    /// None: nobody has counted yet.
+    pub count: Option<Count>,
+    /// Its own.
+    pub quota: Quota,
 }
 
 /// All that a gateway serves with, made before it says that it is ready.
@@ -97,14 +146,17 @@ impl Gateway {
             data: data.clone(),
             clock: clock.clone(),
         };
-        let accounts = Accounts::new(meta, clock.clone());
+        let accounts = Accounts::new(meta.clone(), clock.clone());
+        let counter = Counter::new(meta.clone(), index.clone(), clock.clone());
+        let limits = Limits::new(meta.clone(), buckets.clone(), counter.clone(), clock.clone());
+        let rates = Rates::new(meta, buckets.clone(), clock.clone());
         let day = settings.day.as_millis() as u64;
         if day != DAY {
             tracing::warn!("s3: lifecycles count days of {day} ms: what has a term goes before its time");
         }
         let of = (buckets.clone(), objects.clone());
         Ok(Self {
-            front: Front::new(accounts, of, clock.clone(), day),
+            front: Front::new(accounts, of, (limits, rates, counter), clock.clone(), day),
             hosts: Hosts::new(&settings.domains),
             collector: Collector {
                 index,
@@ -123,12 +175,12 @@ impl Gateway {
     }
 
     /// Serves until `stop` turns true.
-    pub async fn serve(self, acceptor: Acceptor, stop: watch::Receiver<bool>) {
-        crate::front::serve(acceptor, (self.front, self.hosts), self.collector, stop).await;
+    pub async fn serve(self, door: Door, stop: watch::Receiver<bool>) {
+        crate::front::serve(door, (self.front, self.hosts), self.collector, stop).await;
     }
 
     /// Serves until `until` completes; what that said.
-    pub async fn serve_until<T>(self, acceptor: Acceptor, until: impl Future<Output = T>) -> T {
+    pub async fn serve_until<T>(self, door: Door, until: impl Future<Output = T>) -> T {
         let (tell, stop) = watch::channel(false);
         let ended = async {
             let said = until.await;
@@ -136,6 +188,6 @@ impl Gateway {
             let _ = tell.send(true);
             said
         };
-        tokio::join!(self.serve(acceptor, stop), ended).1
+        tokio::join!(self.serve(door, stop), ended).1
     }
 }

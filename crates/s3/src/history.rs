@@ -13,6 +13,7 @@
 //!
 //! The version `null` is what was written while versioning was off or suspended. There is one at most, which what is written so replaces.
 
+use crate::amount::Amount;
 use crate::index::{Verdict, View};
 use crate::rados::{Change, Look, Span};
 use crate::record::{Attributes, Data, Entry, Older, entry_row, head_row, older_of, older_prefix, older_row};
@@ -158,6 +159,17 @@ pub struct History {
 struct Rows {
     current: Option<Entry>,
     others: BTreeMap<Order, Older>,
+}
+
+impl Rows {
+    fn amount(&self) -> Amount {
+        let mut amount = Amount::default();
+        let others = self.others.values().map(|o| &o.entry);
+        for entry in self.current.iter().chain(others) {
+            amount += Amount::object(entry.size);
+        }
+        amount
+    }
 }
 
 impl History {
@@ -469,6 +481,8 @@ impl History {
                 false => drop(change.set.insert(head_row(&self.key), head.to_bytes())),
             }
         }
+        change.counted = self.now.amount();
+        change.counted += self.was.amount().less();
         let gone = self.gone.iter().filter_map(|e| garbage(e.data, e.size));
         change.set.extend(gone);
         change

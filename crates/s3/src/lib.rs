@@ -5,15 +5,17 @@
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
 //! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `history` (the versions of a key), `objects` with
-//! `multipart`, `accounts` and `buckets`, `expiry`, `gc` and `check`, and the `front`, which alone knows of S3's requests.
+//! `multipart`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, and the `front`, which alone knows of S3's requests.
 //!
-//! Not here: TLS (a proxy in front).
+//! Not here: users of other systems (Keystone), Swift.
 
 mod accounts;
+mod amount;
 mod buckets;
 mod check;
 mod clock;
 mod cors;
+mod counts;
 mod data;
 mod error;
 mod expiry;
@@ -28,7 +30,9 @@ mod lifecycle;
 mod multipart;
 mod objects;
 mod policy;
+mod quota;
 mod rados;
+mod rate;
 mod record;
 mod settings;
 #[cfg(test)]
@@ -37,8 +41,12 @@ mod version;
 mod version_list;
 
 pub use accounts::{Key, User};
+pub use amount::{Amount, Count};
 pub use check::Report;
 pub use clock::Clock;
 pub use error::{Error, Result};
 pub use front::{Settings, domain};
-pub use gateway::{Admin, DATA_POOL, Gateway, META_POOL, check};
+pub use gateway::{Admin, BucketStats, DATA_POOL, Gateway, META_POOL, check};
+pub use net::tls::Certificate;
+pub use quota::{Quota, Scope};
+pub use rate::{Rate, RateScope};

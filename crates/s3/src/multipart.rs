@@ -3,6 +3,7 @@
 //! Completing marks the upload with a number, reads its parts, writes a manifest, and commits under that number. A part that arrives
 //! in between takes the mark away, and then the completion reads again: no part that is referred to has become garbage.
 
+use crate::amount::Amount;
 use crate::data::{Claim, DataStore, Held, Stored};
 use crate::index::{Position, Verdict};
 use crate::objects::{Objects, Terms};
@@ -141,6 +142,8 @@ impl<P: Pool> Objects<P> {
                     change = change.setting(&upload_at, upload.to_bytes());
                 }
                 let old: Option<Part> = view.get(&at)?;
+                change.counted = Amount::part(part.size);
+                change.counted += Amount::part(old.as_ref().map_or(0, |o| o.size)).less();
                 change
                     .set
                     .extend(old.and_then(|o| self.data.garbage(o.data, o.size)));
@@ -348,6 +351,7 @@ impl<P: Pool> Objects<P> {
             terms.condition.check(history.current())?;
             let put = history.put(entry.clone(), terms.versioning)?;
             change.unset.insert(upload_at.clone());
+            change.counted = total(parts).less();
             for (number, part) in parts {
                 change.unset.insert(part_row(key, id, *number));
                 let unused = !used.contains(number);
@@ -374,6 +378,7 @@ impl<P: Pool> Objects<P> {
                         return Ok(Verdict::Leave(false));
                     }
                     let mut change = Change::default().unsetting(&row);
+                    change.counted = total(&parts).less();
                     for (number, part) in &parts {
                         change.unset.insert(part_row(key, id, *number));
                         change.set.extend(self.data.garbage(part.data, part.size));
@@ -386,6 +391,13 @@ impl<P: Pool> Objects<P> {
         }
         Err(Error::Busy("parts of the upload go on changing"))
     }
+}
+
+/// What the parts of an upload hold.
+fn total(parts: &Parts) -> Amount {
+    let mut total = Amount::default();
+    parts.values().for_each(|p| total += Amount::part(p.size));
+    total
 }
 
 fn piece(part: &Part) -> Option<Piece> {

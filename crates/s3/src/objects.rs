@@ -185,6 +185,7 @@ impl<P: Pool> Objects<P> {
                     Err(stop) => return stop.verdict(),
                 };
                 let mut change = history.change(|data, size| self.data.garbage(data, size));
+                change.counted += more.counted;
                 change.set.extend(more.set);
                 change.unset.extend(more.unset);
                 if let Some(claim) = &claim {

@@ -4,6 +4,7 @@
 //! Contract: a [`Change`] is applied as a whole or not at all. Whoever drops the future, or gets an error that is no answer of
 //! the OSD (no answer in time), does not know which.
 
+use crate::amount::Amount;
 use crate::{Error, Result};
 use bytes::Bytes;
 use client::{Cmp, IoCtx, Operation};
@@ -52,6 +53,8 @@ pub struct Change {
     pub expect: BTreeMap<Bytes, Bytes>,
     pub set: BTreeMap<Bytes, Bytes>,
     pub unset: BTreeSet<Bytes>,
+    /// What a bucket holds more, or less, with it.
+    pub counted: Amount,
     /// Rows from the first up to the second are removed.
     pub unset_ranges: Vec<(Bytes, Bytes)>,
 }

@@ -1,6 +1,7 @@
 //! Whole gateways over a pool in memory: random puts, deletes, uploads and listings of several of them against a map, while shards
 //! split, answers are lost, gateways are killed, and buckets are collected.
 
+mod counts;
 mod expiry;
 mod left;
 mod versions;

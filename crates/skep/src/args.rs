@@ -176,7 +176,7 @@ pub struct Up {
     #[cfg(feature = "s3")]
     #[arg(long)]
     pub s3: bool,
-    /// Address of S3; without TLS, so what is not loopback wants a proxy in front
+    /// Address of S3; what is not loopback wants --s3-cert, or a proxy with TLS in front
     #[cfg(feature = "s3")]
     #[arg(long, value_name = "ADDRESS", default_value = crate::s3::args::LISTEN, requires = "s3")]
     pub s3_listen: std::net::SocketAddr,

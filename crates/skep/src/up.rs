@@ -3,13 +3,15 @@
 use crate::{args, service};
 use indicatif::{ProgressBar, ProgressStyle};
 use node::{AuthMode, DataDir, Error, First, Msgr1Port, Node, StartOptions};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 pub fn run(args: &args::Up) -> Result<(), Error> {
     let dir = DataDir::create(&args.place.dir())?;
     let options = options(args);
-    let listen = options.s3.as_ref().map(|s3| s3.listen);
+    let s3 = options.s3.as_ref().map(|s3| {
+        let scheme = if s3.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", s3.listen)
+    });
     let console = options.console.as_ref().map(|c| {
         let tls = c.certificate.is_some() || !c.listen.ip().is_loopback();
         format!("{}://{}", if tls { "https" } else { "http" }, c.listen)
@@ -28,7 +30,7 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
         .await;
         bar.finish_and_clear();
         let mut node = node?;
-        greet(&node, &dir, start.elapsed(), (listen, console));
+        greet(&node, &dir, start.elapsed(), (s3, console));
         service::ready(&format!("serving {}", dir.root().display()));
         service::lives();
         match node.serve(io::task::termination()).await {
@@ -105,6 +107,7 @@ fn s3(args: &args::Up) -> Option<node::S3Options> {
         split_at: args.s3_tuning.split_at,
         day: Duration::from_secs(args.s3_tuning.lifecycle_day),
         domains: args.s3_tuning.domains.clone(),
+        tls: args.s3_tuning.tls(),
     })
 }
 
@@ -128,7 +131,7 @@ fn console(_: &args::Up) -> Option<node::ConsoleOptions> {
     None
 }
 
-fn greet(node: &Node, dir: &DataDir, took: Duration, (s3, console): (Option<SocketAddr>, Option<String>)) {
+fn greet(node: &Node, dir: &DataDir, took: Duration, (s3, console): (Option<String>, Option<String>)) {
     let s = node.settings();
     let conf = dir.conf_path();
     println!("skep {}: cluster {}", env!("CARGO_PKG_VERSION"), s.fsid);
@@ -163,7 +166,7 @@ fn greet(node: &Node, dir: &DataDir, took: Duration, (s3, console): (Option<Sock
     println!("  keyring  {}", dir.keyring_path().display());
     if let Some(s3) = s3 {
         println!(
-            "  s3       http://{s3} (keys: skep s3 user create NAME -c {})",
+            "  s3       {s3} (keys: skep s3 user create NAME -c {})",
             conf.display()
         );
     }

@@ -1,19 +1,18 @@
 //! Connections: accepted, counted, and their bytes as hyper wants them, with TLS or without.
 //!
-//! Bounds: [`CONNECTIONS_MAX`] connections, [`PER_ADDRESS`] of one address (a /64 of version 6 is one); a handshake within [`HANDSHAKE_WITHIN`], a head of
+//! Bounds: [`CONNECTIONS_MAX`] connections, [`PER_ADDRESS`] of one address (a /64 of version 6 is one); a handshake as [`net::tls`] bounds it, a head of
 //! [`HEAD_BYTES`] within [`HEAD_WITHIN`]. A client that takes nothing for [`net::http::STALLED`] is cut off.
 
-use crate::certificate::Certificate;
 use crate::web::{self, Answer};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use io::socket::{Acceptor, Stream};
 use io::task;
 use net::guesses;
 use net::http::{Timer, Wire};
+use net::tls::Certificate;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -24,11 +23,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio_rustls::TlsAcceptor;
 
 const CONNECTIONS_MAX: usize = 128;
 const PER_ADDRESS: usize = 48;
-const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 const HEAD_WITHIN: Duration = Duration::from_secs(20);
 const HEAD_BYTES: usize = 16 << 10;
 /// What requests under way have to end when the console stops.
@@ -147,14 +144,10 @@ async fn connection<F, A>(
     let wire = Wire::new(stream);
     let done = match certificate {
         None => http(wire, answer, stop).await,
-        Some(certificate) => {
-            let tls = TlsAcceptor::from(certificate.now());
-            match task::timeout(HANDSHAKE_WITHIN, tls.accept(TokioIo::new(wire))).await {
-                Ok(Ok(stream)) => http(TokioIo::new(stream), answer, stop).await,
-                Ok(Err(e)) => return tracing::debug!("console: no TLS: {e}"),
-                Err(_) => return,
-            }
-        }
+        Some(certificate) => match certificate.accept(wire).await {
+            Ok(wire) => http(wire, answer, stop).await,
+            Err(e) => return tracing::debug!("console: no TLS: {e}"),
+        },
     };
     if let Err(e) = done {
         tracing::debug!("console: {e}");

@@ -34,6 +34,6 @@ mod statics;
 mod visit;
 mod web;
 
-pub use certificate::{Certificate, self_signed};
+pub use certificate::self_signed;
 pub use serve::serve;
 pub use settings::{Cluster, Settings};

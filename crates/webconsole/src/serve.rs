@@ -2,7 +2,6 @@
 //!
 //! Bounds: a page within [`PAGE_WITHIN`], [`PAGES`] at once; [`ACTS`] under way; a form of [`FORM_BYTES`] within [`FORM_WITHIN`]; connections: `connections`; logins: `login`; sessions: `sessions`.
 
-use crate::certificate::Certificate;
 use crate::cluster::{Peek, ask};
 use crate::history::{EVERY, History, Sample};
 use crate::login::{Door, Visitor, is_current, rights_of, said_name};
@@ -18,6 +17,7 @@ use hyper::{Method, Request, StatusCode, header};
 use io::socket::Acceptor;
 use io::task;
 use maud::{Markup, html};
+use net::tls::Certificate;
 use std::cell::RefCell;
 use std::future::Future;
 use std::net::IpAddr;

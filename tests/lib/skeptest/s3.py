@@ -36,8 +36,9 @@ class User:
 class Server:
     """Where S3 is served."""
 
-    def __init__(self, port):
-        self.port, self.url = port, 'http://127.0.0.1:%d' % port
+    def __init__(self, port, ca=None):
+        """With a file of certificates to trust: by TLS."""
+        self.port, self.url, self.ca = port, 'http%s://127.0.0.1:%d' % ('s' if ca else '', port), ca
 
     def client(self, user=None, **config):
         """Without a user: anonymous. No retries: a test sees each answer."""
@@ -45,15 +46,16 @@ class Server:
         if user is None:
             from botocore import UNSIGNED
             config['signature_version'] = UNSIGNED
-        return boto3.client('s3', endpoint_url=self.url, region_name='us-east-1', config=Config(**config),
+        ca = getattr(self, 'ca', None)
+        return boto3.client('s3', endpoint_url=self.url, region_name='us-east-1', config=Config(**config), verify=ca and str(ca),
                             aws_access_key_id=user and user.access, aws_secret_access_key=user and user.secret)
 
 
 class Gateway(Server):
     """A process of ours in front of `cluster`."""
 
-    def __init__(self, cluster, log, *options):
-        super().__init__(free_port())
+    def __init__(self, cluster, log, *options, ca=None):
+        super().__init__(free_port(), ca)
         self.cluster, self.log, self.options, self.proc = cluster, log, options, None
 
     def start(self):

@@ -5,7 +5,7 @@
 //! V2 signs some names of a query only, each if it is there once: others would make it another operation.
 
 use super::Front;
-use super::caller::Identity;
+use super::caller::{Charged, Identity};
 use super::texts::url_decoded;
 use crate::rados::Pool;
 use hyper::{HeaderMap, Method};
@@ -123,6 +123,22 @@ impl<P: Pool> Front<P> {
         known.is_ok_and(|k| k.settings.policy.as_ref().is_some_and(|p| p.opens()))
     }
 
+    /// Refused if more is asked than rate limits allow; only of what may go on.
+    async fn hold_rate(&self, cx: &mut S3AccessContext<'_>, user: Option<&str>) -> S3Result<()> {
+        let writes = !matches!(*cx.method(), Method::GET | Method::HEAD);
+        let bucket = cx.s3_path().get_bucket_name();
+        let payers = self.rates.admit(user, bucket, writes).await?;
+        let announced = cx.headers().get(hyper::header::CONTENT_LENGTH);
+        let announced = announced.and_then(|v| v.to_str().ok()?.parse().ok());
+        if writes {
+            self.rates.charge(&payers, true, announced.unwrap_or(0));
+        }
+        if let Some(charged) = cx.extensions_mut().get::<Charged>() {
+            charged.set(payers);
+        }
+        Ok(())
+    }
+
     async fn key_of(&self, access: &str) -> S3Result<crate::accounts::Key> {
         let key = self.accounts.key(access).await?;
         key.ok_or_else(|| {
@@ -213,8 +229,8 @@ impl<P: Pool> S3Access for Front<P> {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
         let Some(access) = cx.credentials().map(|c| c.access_key.clone()) else {
             return match *cx.method() {
-                Method::GET | Method::HEAD => Ok(()),
-                _ if self.may_let_in(cx).await => Ok(()),
+                Method::GET | Method::HEAD => self.hold_rate(cx, None).await,
+                _ if self.may_let_in(cx).await => self.hold_rate(cx, None).await,
                 _ => Err(crate::Error::AccessDenied.into()),
             };
         };
@@ -244,6 +260,7 @@ impl<P: Pool> S3Access for Front<P> {
             Signed::V2 | Signed::Url => {}
         }
         let user = self.key_of(&access).await?.user;
+        self.hold_rate(cx, Some(&user)).await?;
         cx.extensions_mut().insert(Identity { user });
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What is done with a request before the library sees it, and with its answer after: forms refused, bodies at a pace, CORS.
 
-use super::caller::Peer;
+use super::caller::{Charged, Peer};
 use super::chunks::Chunks;
 use super::cors_ops::Asked;
 use super::errors::not_built;
@@ -13,10 +13,9 @@ use super::{Front, service};
 use crate::rados::Pool;
 use hyper::Method;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use s3s::service::S3Service;
 use s3s::{HttpError, HttpResponse, S3Error};
-use std::net::IpAddr;
 
 /// Cheap to clone: each connection has one.
 pub struct Entrance<P> {
@@ -103,18 +102,28 @@ impl<P: Pool> Entrance<P> {
         path_decoded(first?)
     }
 
-    pub async fn answer(&self, mut request: Request, peer: IpAddr) -> Result<HttpResponse, HttpError> {
+    pub async fn answer(&self, mut request: Request, peer: Peer) -> Result<HttpResponse, HttpError> {
         if request.method() == Method::OPTIONS {
             let preflight = self.front.preflight(self.bucket(&request), request.headers());
             return preflight.await.or_else(refused);
         }
-        request.extensions_mut().insert(Peer(peer.to_canonical()));
+        request.extensions_mut().insert(peer);
+        let charged = Charged::default();
+        request.extensions_mut().insert(charged.clone());
+        let reads = request.method() == Method::GET;
         let asked = Asked::new(self.bucket(&request), request.method(), request.headers());
         let answer = match is_form(&request) {
             true => refused(not_built("POST forms")),
             false => self.service.call(self.taken(request)).await,
         };
         let mut answer = answer?;
+        let sent = answer
+            .headers()
+            .get(CONTENT_LENGTH)
+            .and_then(|v| v.to_str().ok()?.parse().ok());
+        if let Some(sent) = sent.filter(|_| reads) {
+            self.front.rates.charge(&charged.take(), false, sent);
+        }
         if let Some(asked) = asked {
             self.front.mark(&asked, &mut answer).await;
         }

@@ -19,6 +19,7 @@ impl From<Error> for S3Error {
             Error::BucketNotEmpty => Code::BucketNotEmpty,
             Error::NoSuchUser | Error::NoSuchAccessKey => Code::InvalidAccessKeyId,
             Error::AccessDenied | Error::Locked => Code::AccessDenied,
+            Error::Quota(_) => Code::Custom("QuotaExceeded".into()),
             Error::Precondition => Code::PreconditionFailed,
             Error::Conflict(_) => Code::OperationAborted,
             Error::GivenUp => Code::RequestTimeout,
@@ -47,6 +48,10 @@ impl From<Error> for S3Error {
             }
             _ => {
                 let mut error = S3Error::with_message(code, e.to_string());
+                if let Error::Quota(_) = &e {
+                    // A code that AWS has not, as radosgw answers it.
+                    error.set_status_code(hyper::StatusCode::FORBIDDEN);
+                }
                 if let Error::Deleted(id) | Error::IsMarker(id, _) = &e {
                     error.set_headers(of_marker(id, &e));
                 }

@@ -31,12 +31,15 @@ mod times;
 mod version_ops;
 
 pub use hosts::{Hosts, domain};
-pub use serve::{Settings, serve};
+pub use serve::{Door, Settings, serve};
 
 use crate::accounts::Accounts;
 use crate::buckets::{Bucket, Buckets};
+use crate::counts::Counter;
 use crate::objects::Objects;
+use crate::quota::Limits;
 use crate::rados::Pool;
+use crate::rate::Rates;
 use crate::settings::Settings as BucketSettings;
 use crate::{Clock, Error};
 use caller::Identity;
@@ -51,6 +54,9 @@ pub struct Front<P> {
     accounts: Accounts<P>,
     buckets: Buckets<P>,
     objects: Objects<P>,
+    limits: Limits<P>,
+    rates: Rates<P>,
+    counter: Counter<P>,
     clock: Clock,
     /// Milliseconds of a day, as lifecycles count.
     day: u64,
@@ -62,6 +68,9 @@ impl<P: Clone> Clone for Front<P> {
             accounts: self.accounts.clone(),
             buckets: self.buckets.clone(),
             objects: self.objects.clone(),
+            limits: self.limits.clone(),
+            rates: self.rates.clone(),
+            counter: self.counter.clone(),
             clock: self.clock.clone(),
             day: self.day,
         }
@@ -90,6 +99,7 @@ impl<P: Pool> Front<P> {
     pub fn new(
         accounts: Accounts<P>,
         (buckets, objects): (Buckets<P>, Objects<P>),
+        (limits, rates, counter): (Limits<P>, Rates<P>, Counter<P>),
         clock: Clock,
         day: u64,
     ) -> Self {
@@ -97,6 +107,9 @@ impl<P: Pool> Front<P> {
             accounts,
             buckets,
             objects,
+            limits,
+            rates,
+            counter,
             clock,
             day,
         }

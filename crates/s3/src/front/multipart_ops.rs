@@ -9,6 +9,8 @@ use super::permit::Ask;
 use super::texts::{Names, etag, etags, owner, page_size, timestamp};
 use super::{Front, who};
 use crate::Error;
+use crate::amount::Amount;
+use crate::buckets::Bucket;
 use crate::multipart::{Named, PARTS_MAX, Whole};
 use crate::objects::Condition;
 use crate::policy::{Action, Key};
@@ -107,17 +109,21 @@ impl<P: Pool> Front<P> {
     /// Takes in a part, which is checked against what was announced.
     async fn take_part(
         &self,
-        (bucket, key, id): (&str, &str, &str),
+        bucket: &Bucket,
+        (key, id): (&str, &str),
         number: i32,
         (mut body, length): (Source, Option<u64>),
         announced: Announced,
         trailers: Option<&TrailingHeaders>,
     ) -> S3Result<PartRecord> {
         let number = part_number(number)?;
+        self.limits
+            .check(bucket, Amount::part(length.unwrap_or(0)))
+            .await?;
         let mut digest = Digest::new(announced);
         let data = &self.objects.data;
         let stored = data
-            .take((bucket, key), &mut body, length, PUT_MAX, &mut digest)
+            .take((&bucket.id, key), &mut body, length, PUT_MAX, &mut digest)
             .await?;
         let (etag, checksum) = match digest.finish(trailers) {
             Ok(done) => done,
@@ -126,9 +132,13 @@ impl<P: Pool> Front<P> {
                 return Err(e.into());
             }
         };
+        if let Err(e) = self.limits.admit(bucket, Amount::part(stored.size)).await {
+            data.abandon(stored.claim).await;
+            return Err(e.into());
+        }
         Ok(self
             .objects
-            .put_part((bucket, key, id), number, stored, etag, checksum)
+            .put_part((&bucket.id, key, id), number, stored, etag, checksum)
             .await?)
     }
 
@@ -153,9 +163,9 @@ impl<P: Pool> Front<P> {
         )?;
         let length = length(input.content_length, &req.headers);
         let body = (Source(input.body.take()), length);
-        let to = (bucket.id.as_str(), input.key.as_str(), input.upload_id.as_str());
+        let to = (input.key.as_str(), input.upload_id.as_str());
         let part = self
-            .take_part(to, input.part_number, body, announced, trailers.as_ref())
+            .take_part(&bucket, to, input.part_number, body, announced, trailers.as_ref())
             .await?;
         let mut out = UploadPartOutput {
             e_tag: etag(&part.etag),
@@ -195,9 +205,9 @@ impl<P: Pool> Front<P> {
             checksum: upload.algorithm.map(|a| (a, None)),
             trails: false,
         };
-        let to = (bucket.id.as_str(), input.key.as_str(), input.upload_id.as_str());
+        let to = (input.key.as_str(), input.upload_id.as_str());
         let part = self
-            .take_part(to, input.part_number, body, announced, None)
+            .take_part(&bucket, to, input.part_number, body, announced, None)
             .await?;
         let mut result = CopyPartResult {
             e_tag: etag(&part.etag),
@@ -244,6 +254,9 @@ impl<P: Pool> Front<P> {
             input.key.as_str(),
             input.upload_id.as_str(),
         );
+        self.limits
+            .admit(&known.bucket, Amount { bytes: 0, objects: 1 })
+            .await?;
         let entry = self
             .objects
             .complete(upload, &named, &terms(&known, condition), whole)

@@ -8,6 +8,7 @@ use super::permit::{Ask, check_public, lists_publicly};
 use super::texts::{etag, etags, http_date, seconds, timestamp};
 use super::{Front, expect_owner};
 use crate::Error;
+use crate::amount::Amount;
 use crate::buckets::Known;
 use crate::data::{Chunk, Reader};
 use crate::history::{Found, Versioning, Which};
@@ -221,6 +222,9 @@ impl<P: Pool> Front<P> {
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str());
         let announced = Announced::new(input.content_md5.take(), values, algorithm, &req.headers)?;
         let length = length(input.content_length, &req.headers);
+        self.limits
+            .check(bucket, Amount::object(length.unwrap_or(0)))
+            .await?;
         let body = Source(input.body.take());
         let to = (bucket.id.as_str(), input.key.as_str());
         let new = self
@@ -246,7 +250,14 @@ impl<P: Pool> Front<P> {
         new: New,
         condition: Condition,
     ) -> S3Result<(Entry, Known)> {
-        let known = match self.still(known, bucket, begun).await {
+        let admitted = async {
+            let known = self.still(known, bucket, begun).await?;
+            self.limits
+                .admit(&known.bucket, Amount::object(new.stored.size))
+                .await?;
+            Ok::<_, Error>(known)
+        };
+        let known = match admitted.await {
             Ok(known) => known,
             Err(e) => {
                 self.objects.data.abandon(new.stored.claim).await;
@@ -571,6 +582,7 @@ impl<P: Pool> Front<P> {
             checksum: algorithm.map(|a| (a, None)),
             trails: false,
         };
+        self.limits.check(bucket, Amount::object(source.size)).await?;
         let body = self.sent(&source, 0, source.size).await?;
         let to = (bucket.id.as_str(), req.input.key.as_str());
         let new = self

@@ -71,16 +71,18 @@ fn said<T>(req: &S3Request<T>, now_ms: u64) -> BTreeMap<Key, String> {
         Some(all.join(",")).filter(|t| !t.is_empty())
     };
     let user = who(req);
-    let peer = req.extensions.get::<Peer>().map(|p| p.0.to_string());
+    let peer = req.extensions.get::<Peer>();
     let seconds = (now_ms / 1000).to_string();
     let values = [
         (Key::CurrentTime, Some(seconds.clone())),
         (Key::EpochTime, Some(seconds)),
         (Key::PrincipalArn, user.map(user_arn)),
         (Key::Referer, text("referer")),
-        // TLS ends before the gateway.
-        (Key::SecureTransport, Some("false".into())),
-        (Key::SourceIp, peer),
+        (
+            Key::SecureTransport,
+            Some(peer.is_some_and(|p| p.tls).to_string()),
+        ),
+        (Key::SourceIp, peer.map(|p| p.ip.to_string())),
         (Key::UserAgent, text("user-agent")),
         (Key::Username, user.map(str::to_string)),
     ];

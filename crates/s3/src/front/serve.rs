@@ -1,11 +1,14 @@
 //! The socket: connections in, requests to s3s, answers out; and what goes on beside that: splitting what has grown, collecting.
 //!
-//! Bounds: [`CONNECTIONS_MAX`] connections; a head of [`BUFFER_BYTES`] within [`HEAD_WITHIN`]; XML of [`super::service::XML_BYTES`]; bodies as
+//! Bounds: [`CONNECTIONS_MAX`] connections; a TLS handshake as [`net::tls`] bounds it; a head of [`BUFFER_BYTES`] within [`HEAD_WITHIN`]; XML of [`super::service::XML_BYTES`]; bodies as
 //! `data` takes them, at a pace (`pace`). A client that takes nothing for [`net::http::STALLED`] is cut off.
 
 use super::Front;
+use super::caller::Peer;
 use super::entrance::Entrance;
 use super::hosts::Hosts;
+use crate::buckets::Buckets;
+use crate::counts::{Counter, FLUSH_EVERY};
 use crate::gc::Collector;
 use crate::index::Index;
 use crate::rados::Pool;
@@ -15,11 +18,11 @@ use hyper::service::service_fn;
 use io::socket::{Acceptor, Stream};
 use io::task;
 use net::http::{Timer, Wire};
-use std::net::IpAddr;
+use net::tls::Certificate;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
 const CONNECTIONS_MAX: usize = 1024;
 const BUFFER_BYTES: usize = 128 << 10;
@@ -28,6 +31,8 @@ const HEAD_WITHIN: Duration = Duration::from_secs(60);
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 /// After an error of accepting, such as that of too many open files.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How often is looked for buckets that want to be counted.
+const COUNT_EVERY: Duration = Duration::from_secs(60);
 /// How often is looked for shards that have grown.
 const TEND_EVERY: Duration = Duration::from_millis(250);
 
@@ -55,14 +60,20 @@ impl Default for Settings {
     }
 }
 
+/// Where clients come in: with TLS, if there is a certificate.
+pub type Door = (Acceptor, Option<Certificate>);
+
 /// Serves until `stop` turns true.
 pub async fn serve<P: Pool>(
-    acceptor: Acceptor,
+    (acceptor, certificate): Door,
     (front, hosts): (Front<P>, Hosts),
     collector: Collector<P>,
     mut stop: watch::Receiver<bool>,
 ) {
     let tending = task::spawn_local(tend(collector.index.clone()));
+    let counting = task::spawn_local(count(front.counter.clone(), collector.buckets.clone()));
+    let flushing = task::spawn_local(flush(front.counter.clone()));
+    let last = front.counter.clone();
     let collecting = task::spawn_local(collect(collector));
     let entrance = Entrance::new(front, hosts);
     let stopped = stop.clone();
@@ -71,20 +82,25 @@ pub async fn serve<P: Pool>(
         tokio::select! {
             biased;
             _ = stop.wait_for(|s| *s) => break,
-            () = accept(&acceptor, &room, &entrance, &stopped) => {}
+            () = accept((&acceptor, &certificate), &room, &entrance, &stopped) => {}
         }
     }
     tending.abort();
     collecting.abort();
+    counting.abort();
+    flushing.abort();
     drop(acceptor);
     let ended = room.acquire_many(CONNECTIONS_MAX as u32);
     if task::timeout(STOP_WITHIN, ended).await.is_err() {
         tracing::info!("s3: requests under way are cut off");
     }
+    if let Ok(Err(e)) = task::timeout(STOP_WITHIN, last.flush()).await {
+        tracing::warn!("s3: counts of buckets: {e}");
+    }
 }
 
 async fn accept<P: Pool>(
-    acceptor: &Acceptor,
+    (acceptor, certificate): (&Acceptor, &Option<Certificate>),
     room: &Arc<Semaphore>,
     entrance: &Entrance<P>,
     stop: &watch::Receiver<bool>,
@@ -93,12 +109,24 @@ async fn accept<P: Pool>(
         return;
     };
     match acceptor.accept().await {
-        Ok((stream, peer)) => drop(task::spawn_local(connection(
-            (stream, peer.ip()),
-            entrance.clone(),
-            stop.clone(),
-            permit,
-        ))),
+        Ok((stream, peer)) => {
+            let peer = Peer {
+                ip: peer.ip().to_canonical(),
+                tls: certificate.is_some(),
+            };
+            let served = connection(
+                (stream, certificate.clone()),
+                peer,
+                entrance.clone(),
+                stop.clone(),
+            );
+            drop(task::spawn_local(async move {
+                if let Err(e) = served.await {
+                    tracing::debug!("s3: {e}");
+                }
+                drop(permit);
+            }));
+        }
         Err(e) => {
             tracing::warn!("s3: {e}");
             task::sleep(PAUSE).await;
@@ -107,11 +135,25 @@ async fn accept<P: Pool>(
 }
 
 async fn connection<P: Pool>(
-    (stream, peer): (Stream, IpAddr),
+    (stream, certificate): (Stream, Option<Certificate>),
+    peer: Peer,
+    entrance: Entrance<P>,
+    stop: watch::Receiver<bool>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let wire = Wire::new(stream);
+    match certificate {
+        None => http(wire, peer, entrance, stop).await?,
+        Some(certificate) => http(certificate.accept(wire).await?, peer, entrance, stop).await?,
+    }
+    Ok(())
+}
+
+async fn http<P: Pool>(
+    wire: impl hyper::rt::Read + hyper::rt::Write + Unpin,
+    peer: Peer,
     entrance: Entrance<P>,
     mut stop: watch::Receiver<bool>,
-    permit: OwnedSemaphorePermit,
-) {
+) -> hyper::Result<()> {
     let answer = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         // A task of its own: what has begun to be committed, or to be given up, is not left when the client goes.
         let entrance = entrance.clone();
@@ -128,19 +170,15 @@ async fn connection<P: Pool>(
         .timer(Timer)
         .header_read_timeout(HEAD_WITHIN)
         .max_buf_size(BUFFER_BYTES)
-        .serve_connection(Wire::new(stream), answer);
+        .serve_connection(wire, answer);
     let mut served = pin!(served);
-    let done = tokio::select! {
+    tokio::select! {
         done = &mut served => done,
         _ = stop.wait_for(|s| *s) => {
             served.as_mut().graceful_shutdown();
             served.await
         }
-    };
-    if let Err(e) = done {
-        tracing::debug!("s3: {e}");
     }
-    drop(permit);
 }
 
 async fn tend<P: Pool>(index: Index<P>) {
@@ -151,6 +189,25 @@ async fn tend<P: Pool>(index: Index<P>) {
                 tracing::warn!("s3: splitting {shard}: {e}");
             }
         }
+    }
+}
+
+async fn flush<P: Pool>(counter: Counter<P>) {
+    loop {
+        task::sleep(FLUSH_EVERY).await;
+        if let Err(e) = counter.flush().await {
+            tracing::warn!("s3: counts of buckets: {e}");
+        }
+    }
+}
+
+/// Beside the collector, for it waits.
+async fn count<P: Pool>(counter: Counter<P>, buckets: Buckets<P>) {
+    loop {
+        if let Err(e) = counter.round(&buckets).await {
+            tracing::warn!("s3: counting what buckets hold: {e}");
+        }
+        task::sleep(COUNT_EVERY).await;
     }
 }
 

@@ -15,6 +15,7 @@ mod split;
 
 pub use list::Position;
 
+use crate::amount::Tally;
 use crate::rados::{Change, Look, Pool, Seen};
 use crate::record::{self, Phase, State, escape, is_keyed, is_of_versions, state_row};
 use crate::{Clock, Error, Result};
@@ -57,6 +58,7 @@ struct Inner<P> {
     split_at: u64,
     roots: Mutex<HashMap<String, Root>>,
     sizes: Mutex<HashMap<String, Size>>,
+    tally: Tally,
 }
 
 /// All indexes. Cheap to clone.
@@ -171,8 +173,14 @@ impl<P: Pool> Index<P> {
                 split_at,
                 roots: Mutex::default(),
                 sizes: Mutex::default(),
+                tally: Tally::default(),
             }),
         }
+    }
+
+    /// What was changed of buckets' contents and is not written yet.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.inner.tally
     }
 
     pub(crate) fn pool(&self) -> &P {
@@ -280,9 +288,11 @@ impl<P: Pool> Index<P> {
                 .set
                 .keys()
                 .any(|r| is_keyed(r) && !seen.values.contains_key(r));
+            let counted = change.counted;
             let change = self.holding(change, &seen, &look);
             match self.pool().change(&seen.shard, change).await {
                 Ok(()) => {
+                    self.tally().add(bucket, counted);
                     if adds {
                         self.grew(&seen.shard);
                     }

@@ -1,8 +1,9 @@
 //! The grammar of `skep s3`.
 
-use crate::options::{ClusterArgs, Format};
+use crate::options::{ClusterArgs, Format, parse_size};
 use clap::{Args as ClapArgs, Subcommand};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 pub const LISTEN: &str = "127.0.0.1:7480";
 
@@ -27,6 +28,12 @@ pub enum S3Command {
     User(User),
     /// Make and remove keys of users
     Key(Key),
+    /// What buckets hold, with their quotas: most first
+    Bucket(Bucket),
+    /// How much users and buckets may hold
+    Quota(Quota),
+    /// How much users and buckets may ask of each gateway in a minute
+    Ratelimit(Ratelimit),
     /// Look whether what is written fits together; changes nothing, and gateways may go on. Fails where something does not
     Check(Check),
 }
@@ -44,7 +51,7 @@ pub struct Check {
 pub struct Serve {
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Address to listen on; without TLS, so what is not loopback wants a proxy in front
+    /// Address to listen on; what is not loopback wants --s3-cert, or a proxy with TLS in front
     #[arg(long, value_name = "ADDRESS", default_value = LISTEN)]
     pub listen: SocketAddr,
     #[command(flatten)]
@@ -56,6 +63,12 @@ pub struct Tuning {
     /// A name of the gateway below which buckets are hosts, BUCKET.NAME; can be given several times. Buckets in the path go on
     #[arg(long = "s3-domain", value_name = "NAME", value_parser = ::s3::domain)]
     pub domains: Vec<String>,
+    /// Certificate in PEM, with its chain; read again when it changes. With it S3 is served by TLS alone
+    #[arg(long = "s3-cert", value_name = "FILE", requires = "key_file")]
+    pub cert: Option<PathBuf>,
+    /// Its key in PEM
+    #[arg(id = "key_file", long = "s3-key", value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
     /// Seconds that replaced and deleted data stay, for readers that have begun
     #[arg(long = "s3-gc-wait", value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub gc_wait: u64,
@@ -65,6 +78,17 @@ pub struct Tuning {
     /// Seconds of a day, as lifecycles of buckets count; for tests: what has a term goes before its time
     #[arg(long = "s3-lifecycle-day", value_name = "SECONDS", default_value_t = 86_400, hide = true, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub lifecycle_day: u64,
+}
+
+impl Tuning {
+    /// Files with certificate and key, if S3 is served by TLS.
+    pub fn tls(&self) -> Option<(PathBuf, PathBuf)> {
+        self.cert.clone().zip(self.key.clone())
+    }
+
+    pub fn scheme(&self) -> &'static str {
+        if self.tls().is_some() { "https" } else { "http" }
+    }
 }
 
 #[derive(Debug, ClapArgs)]
@@ -135,4 +159,154 @@ pub struct How {
     pub cluster: ClusterArgs,
     #[arg(short, long, value_enum, default_value = "plain")]
     pub format: Format,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Bucket {
+    #[command(subcommand)]
+    pub command: BucketCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BucketCommand {
+    /// Bytes and objects of one bucket, or of all, as gateways have counted them
+    Stats {
+        #[arg(long, value_name = "BUCKET")]
+        bucket: Option<String>,
+        /// Of this user
+        #[arg(long, value_name = "USER", conflicts_with = "bucket")]
+        uid: Option<String>,
+        #[command(flatten)]
+        how: How,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Quota {
+    #[command(subcommand)]
+    pub command: QuotaCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum QuotaCommand {
+    /// Set how much may be there; it counts once it is enabled
+    Set {
+        /// Bytes, or with K, M, G, T, P; -1: as much as there is
+        #[arg(long, value_name = "SIZE", value_parser = parse_max_size, allow_negative_numbers = true, required_unless_present = "max_objects")]
+        max_size: Option<i64>,
+        /// Versions count, delete markers, too; -1: as many as there are
+        #[arg(long, value_name = "N", allow_negative_numbers = true)]
+        max_objects: Option<i64>,
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Have it count
+    Enable {
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Have it not count; what was set stays
+    Disable {
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Show it
+    Get {
+        #[command(flatten)]
+        whose: Whose,
+    },
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct Whose {
+    /// user: of all buckets of a user together; bucket: of each bucket
+    #[arg(long, value_enum, value_name = "SCOPE")]
+    pub quota_scope: Option<QuotaScope>,
+    #[arg(long, value_name = "USER")]
+    pub uid: Option<String>,
+    /// One bucket
+    #[arg(long, value_name = "BUCKET", conflicts_with = "uid")]
+    pub bucket: Option<String>,
+    /// Of users who have nothing of their own
+    #[arg(long, conflicts_with_all = ["uid", "bucket"])]
+    pub default: bool,
+    #[command(flatten)]
+    pub how: How,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum QuotaScope {
+    User,
+    Bucket,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Ratelimit {
+    #[command(subcommand)]
+    pub command: RatelimitCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RatelimitCommand {
+    /// Set how much may be asked in a minute; it counts once it is enabled. 0: as much as comes
+    Set {
+        #[command(flatten)]
+        most: Most,
+        #[command(flatten)]
+        whose: RateOf,
+    },
+    /// Have it count
+    Enable {
+        #[command(flatten)]
+        whose: RateOf,
+    },
+    /// Have it not count; what was set stays
+    Disable {
+        #[command(flatten)]
+        whose: RateOf,
+    },
+    /// Show it
+    Get {
+        #[command(flatten)]
+        whose: RateOf,
+    },
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+#[group(required = true, multiple = true)]
+pub struct Most {
+    /// GET and HEAD
+    #[arg(long, value_name = "N")]
+    pub max_read_ops: Option<u64>,
+    /// All others
+    #[arg(long, value_name = "N")]
+    pub max_write_ops: Option<u64>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
+    pub max_read_bytes: Option<u64>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
+    pub max_write_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct RateOf {
+    /// As --uid and --bucket say already
+    #[arg(long, value_enum, value_name = "SCOPE")]
+    pub ratelimit_scope: Option<QuotaScope>,
+    #[arg(long, value_name = "USER", required_unless_present = "bucket")]
+    pub uid: Option<String>,
+    #[arg(long, value_name = "BUCKET", conflicts_with = "uid")]
+    pub bucket: Option<String>,
+    #[command(flatten)]
+    pub how: How,
+}
+
+fn parse_rate(text: &str) -> Result<u64, String> {
+    text.parse().or_else(|_| parse_size(text))
+}
+
+fn parse_max_size(text: &str) -> Result<i64, String> {
+    match text.parse::<i64>() {
+        Ok(n) => Ok(n.max(-1)),
+        Err(_) => parse_size(text).map(|n| n as i64),
+    }
 }

@@ -1,10 +1,12 @@
 //! `skep s3`: users and keys of the object gateway, and a gateway by itself.
 
 pub mod args;
+mod quota;
+mod rate;
 
 use crate::options::{ClusterArgs, Format};
 use ::client::{Client, Conf};
-use ::s3::{Admin, Error as S3Error, Gateway, Key, Settings, User};
+use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, Settings, User};
 use args::{How, KeyCommand, S3Command, Serve, UserCommand};
 use io::socket::Listener;
 use node::Error;
@@ -19,6 +21,9 @@ pub fn run(args: &args::S3) -> Result<(), Error> {
         S3Command::Serve(serve) => io::task::block_on(serve_alone(serve)),
         S3Command::User(user) => io::task::block_on(of_user(&user.command)),
         S3Command::Key(key) => io::task::block_on(of_key(&key.command)),
+        S3Command::Bucket(bucket) => io::task::block_on(quota::of_buckets(&bucket.command)),
+        S3Command::Quota(quota) => io::task::block_on(quota::of_quota(&quota.command)),
+        S3Command::Ratelimit(rate) => io::task::block_on(rate::of_rate(&rate.command)),
         S3Command::Check(check) => io::task::block_on(check_all(check)),
     };
     done.map_err(|source| Error::Io {
@@ -44,6 +49,13 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         addr: args.listen,
         source,
     };
+    let certificate = match args.tuning.tls() {
+        None => None,
+        Some((certificate, key)) => {
+            let opened = Certificate::open("s3", certificate, key).await;
+            Some(opened.map_err(|e| failed(format!("--s3-cert and --s3-key: {e}")))?)
+        }
+    };
     let listener = Listener::bind(args.listen).map_err(refused)?;
     let listen = listener.local_addr().map_err(refused)?;
     let client = connect(&args.cluster).await?;
@@ -55,8 +67,10 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
     };
     let gateway = Gateway::open(&client, &settings).await.map_err(failed)?;
     let acceptor = listener.start().map_err(refused)?;
-    println!("S3 at http://{listen}");
-    let why = gateway.serve_until(acceptor, io::task::termination()).await;
+    println!("S3 at {}://{listen}", args.tuning.scheme());
+    let why = gateway
+        .serve_until((acceptor, certificate), io::task::termination())
+        .await;
     client.shutdown().await;
     let why = why.map_err(|source| Error::Io {
         what: "signals".into(),
@@ -124,7 +138,11 @@ async fn info(admin: &Admin, id: &str) -> Result<Value, S3Error> {
     let keys = admin.accounts.keys(id).await?;
     let buckets = admin.buckets.of(id).await?;
     let names = buckets.into_iter().map(|(name, _)| name).collect();
-    Ok(about(&user, &keys, Some(names)))
+    let mut about = about(&user, &keys, Some(names));
+    let quotas = admin.limits.quotas(id).await?;
+    about["user_quota"] = quota::shown(&quotas.user);
+    about["bucket_quota"] = quota::shown(&quotas.bucket);
+    Ok(about)
 }
 
 async fn of_key(command: &KeyCommand) -> Result<(), Error> {
@@ -178,6 +196,7 @@ fn plain(told: &Value) {
                 let texts = items.iter().filter_map(Value::as_str);
                 texts.for_each(|t| println!("problem       {t}"));
             }
+            Value::Object(_) if name.ends_with("_quota") => println!("{name:<13} {value}"),
             Value::Object(_) => plain(value),
             Value::Number(n) => println!("{name:<18} {n}"),
             Value::Array(items) => {
