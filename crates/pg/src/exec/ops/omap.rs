@@ -20,6 +20,13 @@ const FEW_ROWS: u64 = 256;
 /// Rows counted at a time.
 const COUNTED_ROWS: usize = 1024;
 
+/// What a message has made of a row.
+pub(crate) enum Own {
+    Untouched,
+    Gone,
+    Set(Bytes),
+}
+
 /// Rows and whether more of the range follow.
 type Page = (Vec<(Bytes, Bytes)>, bool);
 
@@ -103,6 +110,35 @@ impl Exec<'_> {
             rows.extend(found);
         }
         Ok(rows)
+    }
+
+    /// What this message has made of a row of the head so far. Each step that is looked at is charged.
+    pub fn omap_own(&mut self, key: &[u8]) -> Result<Own, Errno> {
+        let head = self.req.head;
+        for op in self.work.txn.iter().rev() {
+            let found = match op {
+                Op::OmapSet { oid, entries } if oid == head => {
+                    self.cost.charge(0, entries.len() as u64)?;
+                    let last = entries.iter().rev().find(|(k, _)| k.as_ref() == key);
+                    last.map(|(_, value)| Own::Set(value.clone()))
+                }
+                Op::OmapRemove { oid, keys } if oid == head => {
+                    self.cost.charge(0, keys.len() as u64)?;
+                    keys.iter().any(|k| k.as_ref() == key).then_some(Own::Gone)
+                }
+                Op::OmapRemoveRange { oid, first, last } if oid == head => {
+                    let within = first.as_ref() <= key && key < last.as_ref();
+                    within.then_some(Own::Gone)
+                }
+                Op::OmapClear { oid } | Op::Remove { oid } if oid == head => Some(Own::Gone),
+                _ => None,
+            };
+            self.cost.charge(0, 1)?;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        Ok(Own::Untouched)
     }
 
     pub fn omap_by_keys(&mut self, op: &OsdOp) -> OpResult {

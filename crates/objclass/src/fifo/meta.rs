@@ -1,23 +1,15 @@
-//! Class `fifo`: a queue over many objects (docs/protocol/classes.md, "fifo"). Here is the object that describes one, in whose data
-//! that description is: radosgw makes some when it starts. The objects of its entries, which only a radosgw of several zones makes,
-//! are not here.
+//! The object that describes a queue, in whose data the description is; the objects of its entries are `part`'s.
 
 use crate::context::Result;
 use crate::input::Input;
-use crate::method::Method;
 use crate::object::{Object, done, out, stored};
 use bytes::Bytes;
 use denc::{Decode, Encode, envelope_denc};
 use types::Errno;
 
-pub const METHODS: &[Method] = &[
-    Method::rw("create_meta", create_meta),
-    Method::r("get_meta", get_meta),
-];
-
 /// Bytes at the beginning of an object of entries, and beside each entry.
-const PART_HEADER: u32 = 512;
-const ENTRY_OVERHEAD: u32 = 58;
+pub const PART_HEADER: u32 = 512;
+pub const ENTRY_OVERHEAD: u32 = 58;
 /// A description is never larger.
 const META_MAX: u64 = 1 << 20;
 const INSTANCE_LEN: usize = 16;
@@ -32,47 +24,46 @@ struct Version {
 envelope_denc!(Version, 1, 1, { instance, number });
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Parameters {
-    part_max: u64,
-    entry_max: u64,
+pub struct Parameters {
+    pub part_max: u64,
+    pub entry_max: u64,
     /// A part of this size takes no more.
-    full_at: u64,
+    pub full_at: u64,
 }
 envelope_denc!(Parameters, 1, 1, { part_max, entry_max, full_at });
 
-/// What the parts are numbered by, and what goes on with them: as it came, behind what is looked at here.
-#[derive(Debug, Clone)]
-struct Rest(Bytes);
-
-impl Encode for Rest {
-    fn encode(&self, w: &mut denc::Writer) {
-        w.raw(&self.0);
-    }
+/// What somebody is about to do with a part, or was when he ended: to make it, to make it the head, to remove it (1, 2, 3).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Intent {
+    op: u32,
+    part: i64,
+    /// Of no use any more: empty, whatever a client says.
+    tag: Bytes,
 }
+envelope_denc!(Intent, 1, 1, { op, part, tag });
 
-impl Decode for Rest {
-    const MIN_SIZE: usize = 0;
-    fn decode(r: &mut denc::Reader) -> denc::Result<Self> {
-        Ok(Self(r.rest()))
-    }
-}
-
-impl Rest {
-    /// No parts: the tail is 0, the head and the last one pushed to -1, the first one to push to 0; no tags and no journal.
-    fn none() -> Self {
-        let numbers = [0i64, -1, 0, -1].map(i64::to_le_bytes);
-        Self([&numbers.concat()[..], &[0; 12]].concat().into())
-    }
-}
+const INTENTS: std::ops::RangeInclusive<u32> = 1..=3;
 
 struct Meta {
     id: Bytes,
     version: Version,
     prefix: Bytes,
     parameters: Parameters,
-    rest: Rest,
+    /// The first part, and the last one.
+    tail: i64,
+    head: i64,
+    /// What is pushed goes to a part from `push_min` to `push_max`.
+    push_min: i64,
+    push_max: i64,
+    /// Of parts, and of the head: no more used.
+    tags: Vec<(i64, Bytes)>,
+    head_tag: Bytes,
+    /// By the part's number, in the order of what is to be done.
+    journal: Vec<(i64, Intent)>,
 }
-envelope_denc!(Meta, 1, 1, { id, version, prefix, parameters, rest });
+envelope_denc!(Meta, 1, 1, {
+    id, version, prefix, parameters, tail, head, push_min, push_max, tags, head_tag, journal
+});
 
 struct Given {
     id: Bytes,
@@ -90,7 +81,7 @@ fn text<const N: usize>(object: &mut Object<'_>) -> Bytes {
 }
 
 /// Makes a queue. One that is there already is taken if it is the same by id, version and prefix, unless it must not be.
-fn create_meta(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
+pub fn create(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let given = input.envelope(|r| {
         let (id, version) = (r.blob()?, r.get()?);
         // Name and namespace of a pool, of nobody.
@@ -140,7 +131,13 @@ fn create_meta(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
             entry_max: given.entry_max,
             full_at: given.part_max.wrapping_sub(taken),
         },
-        rest: Rest::none(),
+        tail: 0,
+        head: -1,
+        push_min: 0,
+        push_max: -1,
+        tags: Vec::new(),
+        head_tag: Bytes::new(),
+        journal: Vec::new(),
     };
     object.write_full(meta.to_bytes())?;
     done()
@@ -163,7 +160,7 @@ struct Described {
 envelope_denc!(Described, 1, 1, { meta, part_header, entry_overhead });
 
 /// The description. ECANCELED: it is not of the version that was asked for.
-fn get_meta(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
+pub fn get(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let version: Option<Version> = input.envelope(Option::decode)?;
     let meta = load(object)?;
     if version.is_some_and(|v| v != meta.version) {
@@ -174,4 +171,80 @@ fn get_meta(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
         part_header: PART_HEADER,
         entry_overhead: ENTRY_OVERHEAD,
     })
+}
+
+/// What an update changes.
+struct Update {
+    version: Version,
+    tail: Option<i64>,
+    head: Option<i64>,
+    push_min: Option<i64>,
+    push_max: Option<i64>,
+    add: Vec<Intent>,
+    remove: Vec<Intent>,
+}
+envelope_denc!(Update, 1, 1, { version, tail, head, push_min, push_max, add, remove });
+
+impl Meta {
+    /// True if anything is not as before.
+    fn apply(&mut self, update: &Update) -> bool {
+        let mut changed = false;
+        let numbers = [
+            (&mut self.tail, update.tail),
+            (&mut self.head, update.head),
+            (&mut self.push_min, update.push_min),
+            (&mut self.push_max, update.push_max),
+        ];
+        for (number, new) in numbers {
+            let new = new.unwrap_or(*number);
+            changed |= std::mem::replace(number, new) != new;
+        }
+        for intent in &update.add {
+            let intent = intent.without_tag();
+            let found = self.journal.binary_search_by(|(_, i)| i.cmp(&intent));
+            if let Err(at) = found {
+                self.journal.insert(at, (intent.part, intent));
+                changed = true;
+            }
+        }
+        for intent in &update.remove {
+            let intent = intent.without_tag();
+            let before = self.journal.len();
+            self.journal.retain(|(_, i)| *i != intent);
+            changed |= self.journal.len() < before;
+        }
+        changed
+    }
+}
+
+impl Intent {
+    fn without_tag(&self) -> Self {
+        Self {
+            op: self.op,
+            part: self.part,
+            tag: Bytes::new(),
+        }
+    }
+}
+
+/// ECANCELED: it is not of the version that the update is for. Without anything new it stays that version.
+pub fn update(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
+    let update: Update = input.get()?;
+    if update.add.iter().any(|i| !INTENTS.contains(&i.op)) {
+        // 16.2's OSD ends of it.
+        return Err(Errno::EINVAL);
+    }
+    let mut meta = load(object)?;
+    if update.version != meta.version {
+        return Err(Errno::ECANCELED);
+    }
+    if meta.apply(&update) {
+        meta.version.number = meta.version.number.wrapping_add(1);
+        let bytes = meta.to_bytes();
+        if bytes.len() as u64 > META_MAX {
+            return Err(Errno::E2BIG);
+        }
+        object.write_full(bytes)?;
+    }
+    done()
 }
