@@ -1,9 +1,8 @@
 //! CALL: a class method on the object (docs/protocol/ceph/04-osd.md, 9.9; crate `objclass`).
 
-use crate::exec::ops::omap::Own;
 use crate::exec::result::{Done, Fail, OpResult};
 use crate::exec::run::Exec;
-use crate::exec::work::Note;
+use crate::exec::work::{Note, Own};
 use bytes::Bytes;
 use messages::osd::OsdOp;
 use objclass::{Caller, Method, ObjectContext, ObjectStat, OmapPage, Watcher};

@@ -2,6 +2,7 @@
 
 use crate::exec::result::{Fail, OpResult, done};
 use crate::exec::run::Exec;
+use crate::exec::work::Own;
 use bytes::Bytes;
 use denc::{Reader, Writer};
 use messages::osd::OsdOp;
@@ -19,13 +20,6 @@ pub(crate) const HEADER_MAX: usize = 1 << 20;
 const FEW_ROWS: u64 = 256;
 /// Rows counted at a time.
 const COUNTED_ROWS: usize = 1024;
-
-/// What a message has made of a row.
-pub(crate) enum Own {
-    Untouched,
-    Gone,
-    Set(Bytes),
-}
 
 /// Rows and whether more of the range follow.
 type Page = (Vec<(Bytes, Bytes)>, bool);
