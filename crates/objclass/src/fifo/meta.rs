@@ -65,6 +65,30 @@ envelope_denc!(Meta, 1, 1, {
     id, version, prefix, parameters, tail, head, push_min, push_max, tags, head_tag, journal
 });
 
+impl Meta {
+    /// Of a queue without parts, with the most that a part and an entry have.
+    fn new(id: Bytes, version: Version, prefix: Bytes, (part_max, entry_max): (u64, u64)) -> Self {
+        let taken = entry_max.saturating_add(ENTRY_OVERHEAD.into());
+        Self {
+            id,
+            version,
+            prefix,
+            parameters: Parameters {
+                part_max,
+                entry_max,
+                full_at: part_max.wrapping_sub(taken),
+            },
+            tail: 0,
+            head: -1,
+            push_min: 0,
+            push_max: -1,
+            tags: Vec::new(),
+            head_tag: Bytes::new(),
+            journal: Vec::new(),
+        }
+    }
+}
+
 struct Given {
     id: Bytes,
     version: Option<Version>,
@@ -121,24 +145,7 @@ pub fn create(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
         Some(prefix) => prefix,
         None => [&given.id[..], b".", &text::<SUFFIX_LEN>(object)].concat().into(),
     };
-    let taken = given.entry_max.saturating_add(ENTRY_OVERHEAD.into());
-    let meta = Meta {
-        id: given.id,
-        version,
-        prefix,
-        parameters: Parameters {
-            part_max: given.part_max,
-            entry_max: given.entry_max,
-            full_at: given.part_max.wrapping_sub(taken),
-        },
-        tail: 0,
-        head: -1,
-        push_min: 0,
-        push_max: -1,
-        tags: Vec::new(),
-        head_tag: Bytes::new(),
-        journal: Vec::new(),
-    };
+    let meta = Meta::new(given.id, version, prefix, (given.part_max, given.entry_max));
     object.write_full(meta.to_bytes())?;
     done()
 }
