@@ -134,7 +134,6 @@ EOPNOTSUPP, as from an OSD that has not loaded them. All others of its `osd_clas
 
 | class | why |
 |---|---|
-| `fifo` but for `create_meta`, `get_meta` | only a radosgw of several zones makes a queue's parts, in its log for the others (decision 46) |
 | `cephfs` | only `cephfs-data-scan` calls it, which rebuilds lost metadata |"""
 
 

@@ -40,6 +40,7 @@ PROGRAMS_LEFT_OUT = {
     'ceph_test_rados_api_tier_pp': TIERING,
     'ceph_test_rados_api_cls_remote_reads': DEBUG_ONLY,
     'ceph_test_cls_sdk': DEBUG_ONLY,
+    'ceph_test_cls_fifo': 'in no Debian package of ceph-test; what the class does was recorded by vectors/rbd/record_fifo.py',
     'ceph_test_cls_lua': 'a class that a stock OSD does not load',
 }
 

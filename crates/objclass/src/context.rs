@@ -5,7 +5,8 @@
 //! - *Visibility* (docs/protocol/ceph/05-rbd.md, section 2, rule 5): existence and size follow earlier ops of the same
 //!   message and the method's own writes at once. Data, xattrs and omap may be read either as they were before the
 //!   message or with the message's own changes: methods here never read back what they wrote themselves, so
-//!   both are right. (Ceph shows the state before the message; the PG should do likewise.)
+//!   both are right. (Ceph shows the state before the message; the PG should do likewise.) What has to be as the message
+//!   leaves it is asked for by [`omap_latest`](ObjectContext::omap_latest).
 //! - *Missing object*: [`stat`](ObjectContext::stat) gives `None`, [`read`](ObjectContext::read) ENOENT, an
 //!   xattr or omap key `None`, a range nothing. Any write but a removal creates the object.
 //! - *Atomicity*: writes join the message's transaction. If the method fails, the PG drops the transaction.
@@ -57,6 +58,9 @@ pub trait ObjectContext {
     /// All user attributes in the order of their names.
     fn xattrs(&mut self) -> Result<Vec<(Bytes, Bytes)>>;
     fn omap_get(&mut self, key: &[u8]) -> Result<Option<Bytes>>;
+    /// The row as the message leaves it up to here, its own changes among it. For what a second call of a message would undo or lose of
+    /// the first one's otherwise.
+    fn omap_latest(&mut self, key: &[u8]) -> Result<Option<Bytes>>;
     /// Rows with keys strictly greater than `start_after` that begin with `prefix`, at most `max`.
     fn omap_range(&mut self, start_after: &[u8], prefix: &[u8], max: usize) -> Result<OmapPage>;
     /// The omap's header; empty if it has none.

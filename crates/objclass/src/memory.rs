@@ -132,6 +132,10 @@ impl ObjectContext for MemoryObject {
         Ok(self.seen().and_then(|s| s.omap.get(key).cloned()))
     }
 
+    fn omap_latest(&mut self, key: &[u8]) -> Result<Option<Bytes>> {
+        Ok(self.pending.as_ref().and_then(|s| s.omap.get(key).cloned()))
+    }
+
     fn omap_range(&mut self, start_after: &[u8], prefix: &[u8], max: usize) -> Result<OmapPage> {
         let Some(state) = self.seen() else {
             return Ok(OmapPage::default());

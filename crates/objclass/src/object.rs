@@ -176,6 +176,12 @@ impl<'a> Object<'a> {
         self.raw(key)?.map(|v| stored(&v)).transpose()
     }
 
+    /// The value as the message leaves it up to here.
+    pub fn latest<T: Decode>(&mut self, key: &[u8]) -> Result<Option<T>> {
+        let value = self.reading()?.omap_latest(key)?;
+        value.map(|v| stored(&v)).transpose()
+    }
+
     /// The value, or ENOENT.
     pub fn need<T: Decode>(&mut self, key: &[u8]) -> Result<T> {
         self.get(key)?.ok_or(Errno::ENOENT)

@@ -25,7 +25,8 @@ fn set(object: &mut Object<'_>, tag: Bytes, chain: Opaque, after_s: u32) -> Resu
         sec: now.sec.saturating_add(after_s),
         ..now
     };
-    if let Some(old) = object.get::<Entry>(&key(BY_TAG, &tag))? {
+    // Of an entry that this message has set already the row by its time must go, too.
+    if let Some(old) = object.latest::<Entry>(&key(BY_TAG, &tag))? {
         let at = time_key(old.time);
         if at != time_key(time) {
             object.unset(&at)?;
@@ -48,7 +49,8 @@ pub fn set_entry(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
 /// ENOENT: there is no such tag.
 pub fn defer_entry(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let (after_s, tag) = input.envelope(<(u32, Bytes)>::decode)?;
-    let entry: Entry = object.need(&key(BY_TAG, &tag))?;
+    let entry = object.latest::<Entry>(&key(BY_TAG, &tag))?;
+    let entry = entry.ok_or(Errno::ENOENT)?;
     if entry.tag != tag {
         return Err(Errno::EIO);
     }
@@ -95,7 +97,7 @@ pub fn remove(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let mut gone = Vec::new();
     for tag in tags {
         let at = key(BY_TAG, &tag);
-        if let Some(entry) = object.get::<Entry>(&at)? {
+        if let Some(entry) = object.latest::<Entry>(&at)? {
             gone.extend([at, time_key(entry.time)]);
         }
     }

@@ -376,3 +376,19 @@ fn a_queue_for_very_many_deferred_tags_takes_some() {
     queue_call(&mut objects, "rgw_gc_queue_update_entry", doomed(5, "a"));
     assert_eq!(listed(&mut objects, false).0, ["a"]);
 }
+
+/// A message may announce one tag twice: the row by its first time was left behind, and freed what was deferred.
+#[test]
+fn a_tag_that_a_message_sets_twice_has_one_time() {
+    let mut objects = Objects::new(true);
+    let method = crate::lookup(b"rgw", b"gc_set_entry").unwrap();
+    let object = objects.get("o");
+    for after_s in [5, 500] {
+        let reply = method.call(object, doomed(after_s, "a").finish());
+        assert_eq!(reply.rval, 0);
+    }
+    object.commit();
+    let omap = &object.committed.as_ref().unwrap().omap;
+    let by_time = omap.keys().filter(|k| k.starts_with(b"1_"));
+    assert_eq!((by_time.count(), omap.len()), (1, 2));
+}

@@ -19,6 +19,14 @@ pub(crate) enum Change {
     Content,
 }
 
+/// What the message has made of a row of the omap so far.
+#[derive(Debug)]
+pub(crate) enum Own {
+    Untouched,
+    Gone,
+    Set(Bytes),
+}
+
 /// What happens beside the transaction once it is submitted.
 #[derive(Debug)]
 pub(crate) enum Effect {

@@ -106,6 +106,32 @@ fn a_short_message_does_not_read_a_large_object_again_and_again() {
     assert_eq!(rig.run("o", vec![checksum(0, 0, 0); 16]).result, 0);
 }
 
+/// Of a tag that one message sets twice the row by its first time was left behind.
+#[test]
+fn a_second_call_of_a_message_sees_the_rows_of_the_first() {
+    let mut rig = Rig::new();
+    let doomed = |after_s: u32| {
+        let mut w = denc::Writer::new();
+        w.envelope(1, 1, |w| {
+            w.u32(after_s);
+            w.envelope(1, 1, |w| {
+                w.blob(b"tag");
+                w.envelope(1, 1, |w| w.u32(0));
+                w.u64(0);
+            });
+        });
+        call("rgw", "gc_set_entry", w.finish())
+    };
+    let rows = |rig: &mut Rig| {
+        let all = rig.run("o", vec![list_rows()]);
+        u32::from_le_bytes(*all.ops[0].outdata.first_chunk().unwrap())
+    };
+    assert_eq!(rig.run("o", vec![doomed(5), doomed(500)]).result, 0);
+    assert_eq!(rows(&mut rig), 2);
+    assert_eq!(rig.run("o", vec![doomed(7), doomed(70), doomed(700)]).result, 0);
+    assert_eq!(rows(&mut rig), 2);
+}
+
 #[test]
 fn checksums_of_small_chunks_do_not_make_a_large_answer() {
     let mut rig = Rig::new();

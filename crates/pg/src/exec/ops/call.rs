@@ -2,7 +2,7 @@
 
 use crate::exec::result::{Done, Fail, OpResult};
 use crate::exec::run::Exec;
-use crate::exec::work::Note;
+use crate::exec::work::{Note, Own};
 use bytes::Bytes;
 use messages::osd::OsdOp;
 use objclass::{Caller, Method, ObjectContext, ObjectStat, OmapPage, Watcher};
@@ -125,6 +125,14 @@ impl ObjectContext for Exec<'_> {
         self.cost.charge(0, 1)?;
         let rows = Exec::omap_get(self, &[Bytes::copy_from_slice(key)]).map_err(errno)?;
         Ok(rows.into_iter().next().map(|(_, v)| v))
+    }
+
+    fn omap_latest(&mut self, key: &[u8]) -> objclass::Result<Option<Bytes>> {
+        match self.omap_own(key)? {
+            Own::Untouched => ObjectContext::omap_get(self, key),
+            Own::Gone => Ok(None),
+            Own::Set(value) => Ok(Some(value)),
+        }
     }
 
     fn omap_range(&mut self, start_after: &[u8], prefix: &[u8], max: usize) -> objclass::Result<OmapPage> {

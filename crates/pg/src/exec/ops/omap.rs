@@ -2,6 +2,7 @@
 
 use crate::exec::result::{Fail, OpResult, done};
 use crate::exec::run::Exec;
+use crate::exec::work::Own;
 use bytes::Bytes;
 use denc::{Reader, Writer};
 use messages::osd::OsdOp;
@@ -103,6 +104,35 @@ impl Exec<'_> {
             rows.extend(found);
         }
         Ok(rows)
+    }
+
+    /// What this message has made of a row of the head so far. Each step that is looked at is charged.
+    pub fn omap_own(&mut self, key: &[u8]) -> Result<Own, Errno> {
+        let head = self.req.head;
+        for op in self.work.txn.iter().rev() {
+            let found = match op {
+                Op::OmapSet { oid, entries } if oid == head => {
+                    self.cost.charge(0, entries.len() as u64)?;
+                    let last = entries.iter().rev().find(|(k, _)| k.as_ref() == key);
+                    last.map(|(_, value)| Own::Set(value.clone()))
+                }
+                Op::OmapRemove { oid, keys } if oid == head => {
+                    self.cost.charge(0, keys.len() as u64)?;
+                    keys.iter().any(|k| k.as_ref() == key).then_some(Own::Gone)
+                }
+                Op::OmapRemoveRange { oid, first, last } if oid == head => {
+                    let within = first.as_ref() <= key && key < last.as_ref();
+                    within.then_some(Own::Gone)
+                }
+                Op::OmapClear { oid } | Op::Remove { oid } if oid == head => Some(Own::Gone),
+                _ => None,
+            };
+            self.cost.charge(0, 1)?;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        Ok(Own::Untouched)
     }
 
     pub fn omap_by_keys(&mut self, op: &OsdOp) -> OpResult {
