@@ -4,7 +4,7 @@
 //! durable together; a *segment* is one object of batches.
 //!
 //! Format: a batch is `u32 length, u32 crc32c of the body, body`; the body is `u64 number of its first transaction, u32 count`, and the
-//! transactions, each `u32 count` of `key, bool, value` (no value: the row is gone). Numbers go on without a gap. Saying a batch twice changes
+//! transactions, each `u32 count` of `key, bool, value` (no value: the row is gone). Numbers go on without a gap, but for [`LIFE`] at each start. Saying a batch twice changes
 //! nothing, since rows are whole: replay may begin anywhere before the oldest row that is not written back, and begin again.
 
 use crate::row::{Key, Row};
@@ -15,6 +15,9 @@ use denc::{Decode, Encode, Reader, Result, Writer};
 pub const SEGMENT_BYTES: u64 = 1 << 20;
 /// So many segments are kept at most; then changes wait until rows are written back.
 pub const SEGMENTS_MAX: usize = 64;
+/// How far numbers jump at a start: versions of inodes are made of them, and a client may have been told one that was lost. A server makes
+/// fewer transactions before it makes a durable one.
+pub const LIFE: u64 = 1 << 32;
 /// From so many on rows are written back.
 pub const SEGMENTS_KEPT: usize = 4;
 

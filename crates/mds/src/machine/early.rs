@@ -11,7 +11,8 @@
 #[cfg(test)]
 use super::parts::early::Broken;
 use super::parts::early::{
-    GATHER, GATHER_BYTES, Leave, NUMBERS, QUIET, UNSAFE_ALL_MAX, UNSAFE_MAX, is_of_rows, may_be_unsafe,
+    GATHER, GATHER_BYTES, Leave, NUMBERS, QUIET, UNSAFE_ALL_MAX, UNSAFE_BYTES, UNSAFE_MAX, is_of_rows,
+    may_be_unsafe,
 };
 use super::parts::request::done_before;
 use super::{ClientId, Effect, Machine, Request};
@@ -80,7 +81,7 @@ impl Machine {
     /// One more that is not durable, if there is room.
     fn take_room(&mut self, client: ClientId) -> bool {
         let numbers = self.counters.next_ino.saturating_sub(self.early.durable_ino);
-        if self.early.unsafes >= UNSAFE_ALL_MAX || numbers > NUMBERS {
+        if self.early.unsafes >= UNSAFE_ALL_MAX || numbers > NUMBERS || self.batch.bytes() >= UNSAFE_BYTES {
             return false;
         }
         match self.sessions.get_mut(client) {

@@ -45,6 +45,7 @@ pub use state::Machine;
 pub(crate) use parts::request::{Answer, Phase, Request, RequestId};
 pub(crate) use parts::tx::{Result, Stop, Tx};
 
+use crate::journal;
 use crate::membership::{Assigned, MdsState};
 use crate::row::{Key, Row};
 
@@ -67,6 +68,8 @@ impl Machine {
                 self.table.put(tx, key, row);
             }
         }
+        // Somebody may have been told the version of a change that is not here, and takes no attributes of an older one.
+        self.tx += if self.tx > 0 { journal::LIFE } else { 0 };
         self.committed = self.tx;
         self.table.owners.durable(self.tx);
         self.recover();

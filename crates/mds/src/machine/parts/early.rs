@@ -9,6 +9,9 @@ use std::time::Duration;
 pub const UNSAFE_MAX: usize = 1024;
 /// The same of all clients.
 pub const UNSAFE_ALL_MAX: usize = 8192;
+/// Bytes of the next append from which on more is answered when it is durable: it has to fit one operation, and so have all replays of a
+/// client that was told more.
+pub const UNSAFE_BYTES: usize = 4 << 20;
 /// Inode numbers that may be given out and not be durable: so many are passed over after a restart, since a client may have written
 /// objects under them.
 pub const NUMBERS: u64 = 16 << 10;

@@ -221,6 +221,43 @@ fn so_many_are_unsafe_and_no_more() {
     assert_eq!(on_the_way(&w, 1), [(tid, false)]);
 }
 
+/// One append fits one operation, however large the rows are.
+#[test]
+fn so_many_bytes_are_unsafe_and_no_more() {
+    let mut w = world();
+    let f = w.make(1, 1, "f");
+    for _ in 0..300 {
+        w.ask_xattr(1, f, "user.a", "x".repeat(60_000));
+    }
+    let answers = on_the_way(&w, 1);
+    assert!((60..80).contains(&answers.len()), "{}", answers.len());
+    w.settle();
+    assert_eq!(w.m.early.unsafes, 0);
+    assert_eq!(w.clients[&1].safe.len(), 301);
+}
+
+/// A client takes no attributes of an older version than it was told.
+#[test]
+fn versions_do_not_go_back() {
+    let mut w = world();
+    let version = |r: MClientReply| r.trace.target.unwrap().version;
+    for i in 0..10 {
+        w.ask(1, op::CREATE, (1, &format!("lost{i}")), (0, ""), create());
+    }
+    let tid = w.ask(1, op::CREATE, (1, "f"), (0, ""), create());
+    while w.reply(1, tid).is_none() {
+        assert!(w.step());
+    }
+    let told = version(w.reply(1, tid).unwrap().clone());
+    // Its client forgot the others: they are not made again.
+    w.clients.get_mut(&1).unwrap().unsafes.retain(|t, _| *t == tid);
+    w.restart();
+    w.settle();
+    assert_eq!(w.lookup(2, 1, "lost9"), None);
+    let seen = version(w.call(2, op::LOOKUP, (1, "f"), (0, ""), Args::default()));
+    assert!(seen > told, "{seen} after {told}");
+}
+
 /// A file that was made and not kept, and is open: its client writes on.
 #[test]
 fn a_file_comes_back_with_its_capability() {
