@@ -149,9 +149,14 @@ impl<P: Pool> Counter<P> {
         let now = self.clock.now_ms();
         let old = |id: &&String| counts.get(*id).is_none_or(|c| c.counted + COUNTED_FOR < now);
         for id in all.iter().filter(old) {
+            // Another gateway may have counted it meanwhile.
+            let known = self.row(id).await?.map(|(_, count)| count.counted);
+            if known.is_some_and(|at| at + COUNTED_FOR >= self.clock.now_ms()) {
+                continue;
+            }
             match self.recount(id).await {
-                Err(crate::Error::NoSuchBucket) => {}
-                other => other?,
+                Ok(()) | Err(crate::Error::NoSuchBucket) => {}
+                Err(e) => tracing::warn!("bucket {id} cannot be counted: {e}"),
             }
         }
         Ok(())

@@ -291,8 +291,19 @@ impl<P: Pool> Limits<P> {
         Ok(known)
     }
 
-    /// Refused if so much more is beyond a quota.
+    /// Refused if so much more is beyond a quota. What is known adds up what was admitted and not what went: before anything is refused it is read anew.
     pub async fn check(&self, bucket: &Bucket, more: Amount) -> Result<()> {
+        match self.check_known(bucket, more).await {
+            Err(Error::Quota(_)) => {
+                self.of_users.all().remove(&bucket.owner);
+                self.of_buckets.all().remove(&bucket.id);
+                self.check_known(bucket, more).await
+            }
+            other => other,
+        }
+    }
+
+    async fn check_known(&self, bucket: &Bucket, more: Amount) -> Result<()> {
         let now = self.clock.now_ms();
         let user = self.known_user(&bucket.owner, now).await?;
         let known = self.known_bucket(&bucket.id, now).await?;

@@ -65,6 +65,11 @@ impl Rate {
     }
 }
 
+/// In minutes' worth.
+const DEBT_MAX: f64 = -2.0;
+/// How names of buckets among the payers begin.
+const BUCKET: char = 'b';
+
 impl Meter {
     fn full(rate: &Rate, now: u64) -> Self {
         Self {
@@ -80,6 +85,12 @@ impl Meter {
             *left = (*left + max as f64 * passed).min(max as f64);
         }
         self.at = now;
+    }
+
+    /// Nobody owes more than two minutes, whatever was announced.
+    fn spend(&mut self, rate: &Rate, which: usize, amount: f64) {
+        let max = rate.all()[which] as f64;
+        self.left[which] = (self.left[which] - amount).clamp(DEBT_MAX * max, max);
     }
 
     /// Whether there is something left for an operation that writes, or reads.
@@ -172,7 +183,7 @@ impl<P: Pool> Rates<P> {
     async fn payer(&self, scope: RateScope<'_>) -> Result<Option<Payer>> {
         let name = match scope {
             RateScope::User(user) => format!("u{user}"),
-            RateScope::Bucket(bucket) => format!("b{bucket}"),
+            RateScope::Bucket(bucket) => format!("{BUCKET}{bucket}"),
         };
         let now = self.clock.now_ms();
         let known = self.inner().known.get(&name).copied();
@@ -216,12 +227,25 @@ impl<P: Pool> Rates<P> {
         Ok(payers)
     }
 
+    /// A request was not permitted: it cost nobody but who asked.
+    pub fn give_back(&self, payers: &[Payer], writes: bool, bytes: u64) {
+        let now = self.clock.now_ms();
+        let mut inner = self.inner();
+        for payer in payers.iter().filter(|p| p.name.starts_with(BUCKET)) {
+            let meter = inner.meter(payer, now);
+            meter.spend(&payer.rate, usize::from(writes), -1.0);
+            meter.spend(&payer.rate, 2 + usize::from(writes), -(bytes as f64));
+        }
+    }
+
     /// Bytes that go, or come.
     pub fn charge(&self, payers: &[Payer], writes: bool, bytes: u64) {
         let now = self.clock.now_ms();
         let mut inner = self.inner();
         for payer in payers {
-            inner.meter(payer, now).left[2 + usize::from(writes)] -= bytes as f64;
+            inner
+                .meter(payer, now)
+                .spend(&payer.rate, 2 + usize::from(writes), bytes as f64);
         }
     }
 }
@@ -293,6 +317,17 @@ mod tests {
         inner.meter(&a, 10_000_000).left[2] -= 900.0;
         assert!(!inner.meter(&a, 10_000_000 + 29_000).allows(&a.rate, false));
         assert!(inner.meter(&a, 10_000_000 + 31_000).allows(&a.rate, false));
+    }
+
+    #[test]
+    fn nobody_owes_for_hours() {
+        let (mut inner, a) = (Inner::default(), payer("a"));
+        inner.meter(&a, 1000).spend(&a.rate, 2, 1e18);
+        assert!(!inner.meter(&a, 1000 + 119_000).allows(&a.rate, false));
+        assert!(inner.meter(&a, 1000 + 121_000).allows(&a.rate, false));
+        // And nobody gets more than there is.
+        inner.meter(&a, 130_000).spend(&a.rate, 2, -1e18);
+        assert_eq!(inner.meter(&a, 130_000).left[2], 600.0);
     }
 
     #[test]

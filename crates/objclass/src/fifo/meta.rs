@@ -12,6 +12,8 @@ pub const PART_HEADER: u32 = 512;
 pub const ENTRY_OVERHEAD: u32 = 58;
 /// A description is never larger.
 const META_MAX: u64 = 1 << 20;
+/// Of one update; a gateway says a handful. Each is looked for in the journal.
+const INTENTS_MAX: usize = 1024;
 const INSTANCE_LEN: usize = 16;
 const SUFFIX_LEN: usize = 11;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789AB";
@@ -240,6 +242,9 @@ pub fn update(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     if update.add.iter().any(|i| !INTENTS.contains(&i.op)) {
         // 16.2's OSD ends of it.
         return Err(Errno::EINVAL);
+    }
+    if update.add.len() + update.remove.len() > INTENTS_MAX {
+        return Err(Errno::E2BIG);
     }
     let mut meta = load(object)?;
     if update.version != meta.version {

@@ -16,6 +16,8 @@ use types::{Errno, Utime};
 
 const HEADER: u64 = PART_HEADER as u64;
 const OVERHEAD: u64 = ENTRY_OVERHEAD as u64;
+/// No part comes near it by pushes.
+const NUMBERS_MAX: u64 = 1 << 62;
 /// Length of an entry's head.
 const HEAD: u64 = 44;
 /// How much of the object a listing looks at: more is for the next one, but for one entry.
@@ -48,7 +50,12 @@ impl Part {
         if !object.exists()? {
             return Err(Errno::EIO);
         }
-        stored(&object.read(0, HEADER)?)
+        let part: Self = stored(&object.read(0, HEADER)?)?;
+        // Anybody may have written it by hand: what is added to its numbers has to fit.
+        match part.next_ofs.max(part.max_index) < NUMBERS_MAX {
+            true => Ok(part),
+            false => Err(Errno::EIO),
+        }
     }
 
     fn save(&self, object: &mut Object<'_>) -> Result<()> {
@@ -293,7 +300,8 @@ pub fn trim(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
         let head = part.head(object, &mut Window::default(), given.ofs)?;
         let behind = if given.exclusive { 0 } else { OVERHEAD + head.len };
         part.min_ofs = given.ofs + behind;
-        part.min_index = head.index + u64::from(!given.exclusive);
+        let index = head.index.checked_add(u64::from(!given.exclusive));
+        part.min_index = index.ok_or(Errno::EIO)?;
     }
     part.save(object)?;
     done()
@@ -309,4 +317,60 @@ pub fn info(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     input.envelope(|_| Ok(()))?;
     let part = Part::load(object)?;
     out(&Shown { part })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{MemoryObject, State};
+    use crate::registry::lookup;
+
+    /// Whoever may write an object may have written any numbers.
+    #[test]
+    fn numbers_at_their_end_are_refused() {
+        let parameters = Parameters {
+            part_max: 1 << 22,
+            entry_max: 1 << 15,
+            full_at: u64::MAX,
+        };
+        let good = Part {
+            tag: Bytes::new(),
+            parameters,
+            magic: 7,
+            min_ofs: HEADER,
+            last_ofs: 0,
+            next_ofs: HEADER,
+            min_index: 0,
+            max_index: 0,
+            max_time: Utime::ZERO,
+        };
+        let push = Push {
+            _tag: Bytes::new(),
+            entries: vec![Bytes::from_static(b"x")],
+            total: 1,
+        };
+        let put = |part: &Part| {
+            let mut object = MemoryObject::new(false);
+            let mut data = part.to_bytes().to_vec();
+            data.resize(HEADER as usize, 0);
+            object.pending = Some(State {
+                data,
+                ..State::default()
+            });
+            object.commit();
+            let method = lookup(b"fifo", b"push_part").unwrap();
+            method.call(&mut object, push.to_bytes()).rval
+        };
+        assert_eq!(put(&good), 1);
+        let full = Part {
+            max_index: u64::MAX,
+            ..good.clone()
+        };
+        assert_eq!(put(&full), Errno::EIO.code());
+        let far = Part {
+            next_ofs: u64::MAX - 1,
+            ..good
+        };
+        assert_eq!(put(&far), Errno::EIO.code());
+    }
 }

@@ -80,10 +80,9 @@ const SNAPC_LE: u8 = 1;
 /// A migration copies an object unless it was written since: then its snapshot set is newer than the copy.
 pub fn assert_snapc_seq(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     let (seq, how): (u64, u8) = input.get()?;
-    let newer = match object.exists()? {
-        true => seq > object.snapset_seq()?,
-        false => true,
-    };
+    // Of one that was removed, and lives on in snapshots, the snapset counts.
+    let known = object.snapset_seq()?;
+    let newer = seq > known || (known == 0 && !object.exists()?);
     match (how, newer) {
         (SNAPC_GT, true) | (SNAPC_LE, false) => done(),
         (SNAPC_GT | SNAPC_LE, _) => Err(Errno::ERANGE),

@@ -246,3 +246,29 @@ fn an_image_has_no_more_snapshots_than_can_be_asked_for() {
     assert_eq!(add(&mut objects, SNAPSHOTS_MAX), 0);
     assert_eq!(add(&mut objects, SNAPSHOTS_MAX + 1), Errno::EDQUOT.code());
 }
+
+/// As recorded from 16.2.15: with a snapshot 12 and the head removed, GT 12 fails and GT 13 does not.
+#[test]
+fn a_removed_object_that_snapshots_have_counts_for_its_snapshots() {
+    let run = |seq: u64, how: u8, known: u64| {
+        let mut object = MemoryObject::new(true);
+        object.snapset_seq = known;
+        let mut w = Writer::new();
+        w.u64(seq);
+        w.u8(how);
+        let method = lookup(b"rbd", b"assert_snapc_seq").ok()?;
+        Some(method.call(&mut object, w.finish()).rval)
+    };
+    let late = Errno::ERANGE.code();
+    let all = [
+        (0, 0, 12),
+        (12, 0, 12),
+        (13, 0, 12),
+        (12, 1, 12),
+        (13, 1, 12),
+        (0, 0, 0),
+        (0, 1, 0),
+    ];
+    let said = all.map(|(seq, how, known)| run(seq, how, known));
+    assert_eq!(said, [late, late, 0, 0, late, 0, late].map(Some));
+}

@@ -109,6 +109,12 @@ fn uncovered_name(query: &str) -> Option<String> {
     })
 }
 
+/// How many bytes a request says that it brings.
+pub(super) fn announced(headers: &HeaderMap) -> u64 {
+    let said = headers.get(hyper::header::CONTENT_LENGTH);
+    said.and_then(|v| v.to_str().ok()?.parse().ok()).unwrap_or(0)
+}
+
 impl<P: Pool> Front<P> {
     /// Whether there is a policy that may let anybody do it.
     async fn may_let_in(&self, cx: &S3AccessContext<'_>) -> bool {
@@ -128,10 +134,8 @@ impl<P: Pool> Front<P> {
         let writes = !matches!(*cx.method(), Method::GET | Method::HEAD);
         let bucket = cx.s3_path().get_bucket_name();
         let payers = self.rates.admit(user, bucket, writes).await?;
-        let announced = cx.headers().get(hyper::header::CONTENT_LENGTH);
-        let announced = announced.and_then(|v| v.to_str().ok()?.parse().ok());
         if writes {
-            self.rates.charge(&payers, true, announced.unwrap_or(0));
+            self.rates.charge(&payers, true, announced(cx.headers()));
         }
         if let Some(charged) = cx.extensions_mut().get::<Charged>() {
             charged.set(payers);

@@ -1,5 +1,6 @@
 //! What is done with a request before the library sees it, and with its answer after: forms refused, bodies at a pace, CORS.
 
+use super::access::announced;
 use super::caller::{Charged, Peer};
 use super::chunks::Chunks;
 use super::cors_ops::Asked;
@@ -11,9 +12,9 @@ use super::raw::{Kept, Raw};
 use super::texts::{path_decoded, url_decoded};
 use super::{Front, service};
 use crate::rados::Pool;
-use hyper::Method;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Method, StatusCode};
 use s3s::service::S3Service;
 use s3s::{HttpError, HttpResponse, S3Error};
 
@@ -111,6 +112,8 @@ impl<P: Pool> Entrance<P> {
         let charged = Charged::default();
         request.extensions_mut().insert(charged.clone());
         let reads = request.method() == Method::GET;
+        let writes = !reads && request.method() != Method::HEAD;
+        let brings = if writes { announced(request.headers()) } else { 0 };
         let asked = Asked::new(self.bucket(&request), request.method(), request.headers());
         let answer = match is_form(&request) {
             true => refused(not_built("POST forms")),
@@ -121,8 +124,11 @@ impl<P: Pool> Entrance<P> {
             .headers()
             .get(CONTENT_LENGTH)
             .and_then(|v| v.to_str().ok()?.parse().ok());
-        if let Some(sent) = sent.filter(|_| reads) {
-            self.front.rates.charge(&charged.take(), false, sent);
+        let payers = charged.take();
+        if answer.status() == StatusCode::FORBIDDEN {
+            self.front.rates.give_back(&payers, writes, brings);
+        } else if let Some(sent) = sent.filter(|_| reads) {
+            self.front.rates.charge(&payers, false, sent);
         }
         if let Some(asked) = asked {
             self.front.mark(&asked, &mut answer).await;
