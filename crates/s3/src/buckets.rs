@@ -26,6 +26,8 @@ use denc::{Decode, Encode, Reader, Writer};
 use std::sync::Arc;
 
 pub const BUCKETS: &str = "buckets";
+/// What buckets hold: apart, since every request reads the other, and reads wait for writes.
+pub const COUNTS: &str = "counts";
 /// Buckets of one user.
 pub const BUCKETS_MAX: usize = 1000;
 /// A deletion that has not ended after so long (milliseconds) was left.
@@ -320,6 +322,8 @@ impl<P: Pool> Buckets<P> {
             counted: bucket.created,
             ..Count::default()
         };
+        let count = Change::default().setting(&count_row(&bucket.id), empty.to_bytes());
+        self.pool.change(COUNTS, count).await?;
         let mut make = Change::default();
         if bucket.settings != 0 {
             make = make.setting(&settings_row(&bucket.id), settings.to_bytes());
@@ -329,7 +333,6 @@ impl<P: Pool> Buckets<P> {
             .expecting(&dead_row(&bucket.id), Some(&made))
             .unsetting(&dead_row(&bucket.id))
             .setting(&row(name), bucket.to_bytes())
-            .setting(&count_row(&bucket.id), empty.to_bytes())
             .setting(&owned_row(owner, name), bucket.created.to_bytes());
         match self.pool.change(BUCKETS, make).await {
             Err(e) if e.is_conflict() => Err(Error::Conflict("another made the same bucket")),
@@ -376,7 +379,6 @@ impl<P: Pool> Buckets<P> {
             .unsetting(&owned_row(&marked.owner, name))
             .unsetting(&settings_row(&marked.id))
             .unsetting(&walk_row(&marked.id))
-            .unsetting(&count_row(&marked.id))
             .unsetting(&quota_row(&marked.id))
             .unsetting(&rate_row(&marked.id))
             .setting(&dead_row(&marked.id), now.to_bytes());
@@ -492,6 +494,8 @@ impl<P: Pool> Buckets<P> {
 
     /// Its index is gone.
     pub(crate) async fn buried(&self, id: &str) -> Result<()> {
+        let count = Change::default().unsetting(&count_row(id));
+        self.pool.change(COUNTS, count).await?;
         self.pool
             .change(BUCKETS, Change::default().unsetting(&dead_row(id)))
             .await

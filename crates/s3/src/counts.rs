@@ -1,4 +1,4 @@
-//! What buckets hold: bytes and objects, in a row for each beside its record.
+//! What buckets hold: bytes and objects, in a row of the object `counts` for each. It is made before the bucket, and goes with its index.
 //!
 //! ```text
 //! n ID               Count of the bucket with this id
@@ -9,7 +9,7 @@
 //! its index. Counts decide about quotas and nothing else.
 
 use crate::amount::{Amount, Count};
-use crate::buckets::{BUCKETS, Buckets, count_row};
+use crate::buckets::{Buckets, COUNTS, count_row};
 use crate::index::{Index, Position};
 use crate::rados::{Change, Look, PAGE, Pool};
 use crate::record::{Entry, Older, Part};
@@ -54,7 +54,7 @@ impl<P: Pool> Counter<P> {
                 keys: ids.iter().map(|id| count_row(id)).collect(),
                 ..Look::default()
             };
-            let seen = self.pool.look(BUCKETS, look).await?;
+            let seen = self.pool.look(COUNTS, look).await?;
             for id in ids {
                 if let Some(value) = seen.values.get(&count_row(id)) {
                     let mut count = Count::from_bytes(value)?;
@@ -68,7 +68,7 @@ impl<P: Pool> Counter<P> {
 
     async fn row(&self, id: &str) -> Result<Option<(Bytes, Count)>> {
         let row = count_row(id);
-        let mut seen = self.pool.look(BUCKETS, Look::keys([&row])).await?;
+        let mut seen = self.pool.look(COUNTS, Look::keys([&row])).await?;
         let value = seen.values.remove(&row);
         Ok(value.map(|v| Count::from_bytes(&v).map(|c| (v, c))).transpose()?)
     }
@@ -79,7 +79,7 @@ impl<P: Pool> Counter<P> {
         let change = Change::default()
             .expecting(&row, seen)
             .setting(&row, count.to_bytes());
-        match self.pool.change(BUCKETS, change).await {
+        match self.pool.change(COUNTS, change).await {
             Err(e) if e.is_conflict() => Ok(false),
             other => other.map(|()| true),
         }

@@ -2,7 +2,7 @@
 
 use crate::accounts::{self, Accounts, USERS};
 use crate::amount::Count;
-use crate::buckets::{BUCKETS, Buckets};
+use crate::buckets::{BUCKETS, Buckets, COUNTS};
 use crate::check::{Check, Report};
 use crate::counts::Counter;
 use crate::data::DataStore;
@@ -58,6 +58,7 @@ async fn meta(client: &Client) -> Result<IoCtx> {
     let meta = pool(client, META_POOL).await?;
     accounts::ensure(&meta, USERS).await?;
     accounts::ensure(&meta, BUCKETS).await?;
+    accounts::ensure(&meta, COUNTS).await?;
     Ok(meta)
 }
 

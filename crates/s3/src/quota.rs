@@ -6,13 +6,13 @@
 //! in `buckets`:  q ID      Quota of the bucket with this id
 //! ```
 //!
-//! A gateway remembers quotas and counts for [`KNOWN_FOR`], with what it has admitted itself since then. So of several gateways each may
+//! A gateway remembers quotas and counts for [`KNOWN_FOR`], with what it has admitted itself since then; before it refuses it looks at what is there. So of several gateways each may
 //! admit what was left when it last looked, and a bucket may go beyond its quota by what others admitted in that time.
 //!
 //! Bounds: [`CACHED_MAX`] buckets and as many users are remembered.
 
 use crate::accounts::USERS;
-use crate::amount::Amount;
+use crate::amount::{Amount, Tally};
 use crate::buckets::{BUCKETS, Bucket, Buckets, quota_row};
 use crate::counts::Counter;
 use crate::rados::{Change, Look, Pool};
@@ -145,6 +145,29 @@ pub struct Limits<P> {
     clock: Clock,
     of_buckets: Cache<OfBucket>,
     of_users: Cache<OfUser>,
+    /// What was admitted and is not in the index yet, by [`names`].
+    on_the_way: Tally,
+}
+
+/// Counts as put until it is dropped: by then the index has it, or it was not put.
+#[must_use]
+pub struct Admitted {
+    on_the_way: Tally,
+    names: [String; 2],
+    more: Amount,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        for name in &self.names {
+            self.on_the_way.take_away(name, self.more);
+        }
+    }
+}
+
+/// A bucket and its owner, told apart.
+fn names(bucket: &str, user: &str) -> [String; 2] {
+    [format!("b{bucket}"), format!("u{user}")]
 }
 
 impl<P: Pool> Limits<P> {
@@ -156,6 +179,7 @@ impl<P: Pool> Limits<P> {
             clock,
             of_buckets: Cache::default(),
             of_users: Cache::default(),
+            on_the_way: Tally::default(),
         }
     }
 
@@ -252,6 +276,8 @@ impl<P: Pool> Limits<P> {
         for count in self.counter.counts(&ids).await?.into_values() {
             held += count.held;
         }
+        let [_, user] = names("", user);
+        held += self.on_the_way.of(&user);
         Ok(held)
     }
 
@@ -277,21 +303,24 @@ impl<P: Pool> Limits<P> {
         if let Some(known) = self.of_buckets.get(id, |k| now.abs_diff(k.at) < KNOWN_FOR) {
             return Ok(known);
         }
+        let own = self.of_bucket(id).await?;
+        let counts = self.counter.counts(&[id.to_string()]).await?;
+        let [bucket, _] = names(id, "");
         let known = OfBucket {
             at: now,
-            own: self.of_bucket(id).await?,
-            held: self
-                .counter
-                .counts(&[id.to_string()])
-                .await?
-                .get(id)
-                .map(|c| c.held),
+            own,
+            held: counts.get(id).map(|c| {
+                let mut held = c.held;
+                held += self.on_the_way.of(&bucket);
+                held
+            }),
         };
         self.of_buckets.put(id, known);
         Ok(known)
     }
 
-    /// Refused if so much more is beyond a quota. What is known adds up what was admitted and not what went: before anything is refused it is read anew.
+    /// Refused if so much more is beyond a quota. What is known adds up what was admitted, and not what went: before anything is refused
+    /// it is read anew.
     pub async fn check(&self, bucket: &Bucket, more: Amount) -> Result<()> {
         match self.check_known(bucket, more).await {
             Err(Error::Quota(_)) => {
@@ -328,9 +357,17 @@ impl<P: Pool> Limits<P> {
         Ok(())
     }
 
-    /// The same, and counts it as put.
-    pub async fn admit(&self, bucket: &Bucket, more: Amount) -> Result<()> {
+    /// The same, and counts it as put while the answer is held.
+    pub async fn admit(&self, bucket: &Bucket, more: Amount) -> Result<Admitted> {
         self.check(bucket, more).await?;
+        let admitted = Admitted {
+            on_the_way: self.on_the_way.clone(),
+            names: names(&bucket.id, &bucket.owner),
+            more,
+        };
+        for name in &admitted.names {
+            self.on_the_way.add(name, more);
+        }
         if let Some(held) = self
             .of_buckets
             .all()
@@ -347,7 +384,7 @@ impl<P: Pool> Limits<P> {
         {
             *held += more;
         }
-        Ok(())
+        Ok(admitted)
     }
 }
 

@@ -132,10 +132,13 @@ impl<P: Pool> Front<P> {
                 return Err(e.into());
             }
         };
-        if let Err(e) = self.limits.admit(bucket, Amount::part(stored.size)).await {
-            data.abandon(stored.claim).await;
-            return Err(e.into());
-        }
+        let _admitted = match self.limits.admit(bucket, Amount::part(stored.size)).await {
+            Ok(admitted) => admitted,
+            Err(e) => {
+                data.abandon(stored.claim).await;
+                return Err(e.into());
+            }
+        };
         Ok(self
             .objects
             .put_part((&bucket.id, key, id), number, stored, etag, checksum)
@@ -254,9 +257,8 @@ impl<P: Pool> Front<P> {
             input.key.as_str(),
             input.upload_id.as_str(),
         );
-        self.limits
-            .admit(&known.bucket, Amount { bytes: 0, objects: 1 })
-            .await?;
+        let one = Amount { bytes: 0, objects: 1 };
+        let _admitted = self.limits.admit(&known.bucket, one).await?;
         let entry = self
             .objects
             .complete(upload, &named, &terms(&known, condition), whole)

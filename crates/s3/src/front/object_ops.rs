@@ -252,13 +252,12 @@ impl<P: Pool> Front<P> {
     ) -> S3Result<(Entry, Known)> {
         let admitted = async {
             let known = self.still(known, bucket, begun).await?;
-            self.limits
-                .admit(&known.bucket, Amount::object(new.stored.size))
-                .await?;
-            Ok::<_, Error>(known)
+            let more = Amount::object(new.stored.size);
+            let admitted = self.limits.admit(&known.bucket, more).await?;
+            Ok::<_, Error>((known, admitted))
         };
-        let known = match admitted.await {
-            Ok(known) => known,
+        let (known, _admitted) = match admitted.await {
+            Ok(both) => both,
             Err(e) => {
                 self.objects.data.abandon(new.stored.claim).await;
                 return Err(e.into());
