@@ -95,10 +95,12 @@ impl<P: Pool> Counter<P> {
                     break;
                 };
                 count.held += held;
+                // Whoever is cut off here, or does not hear of the end, miscounts: by less, since too much refuses what there is room for.
+                tally.take_away(&id, held);
                 if self.replace(&id, Some(&seen), count).await? {
-                    tally.take_away(&id, held);
                     break;
                 }
+                tally.add(&id, held);
             }
         }
         Ok(())
