@@ -28,18 +28,88 @@ pub enum Action {
     Flatten,
     Remove,
     TrashRemove,
+    MigrationExecute,
+    MigrationCommit,
+    MigrationAbort,
 }
 
 impl Action {
-    const ALL: [Self; 3] = [Self::Flatten, Self::Remove, Self::TrashRemove];
+    const ALL: [Self; 6] = [
+        Self::Flatten,
+        Self::Remove,
+        Self::TrashRemove,
+        Self::MigrationExecute,
+        Self::MigrationCommit,
+        Self::MigrationAbort,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Flatten => "flatten",
             Self::Remove => "remove",
             Self::TrashRemove => "trash remove",
+            Self::MigrationExecute => "migrate execute",
+            Self::MigrationCommit => "migrate commit",
+            Self::MigrationAbort => "migrate abort",
         }
     }
+
+    pub fn is_migration(self) -> bool {
+        matches!(
+            self,
+            Self::MigrationExecute | Self::MigrationCommit | Self::MigrationAbort
+        )
+    }
+}
+
+/// An image that takes part in a migration, whatever becomes of its name; of format 1: without an id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub pool: PoolId,
+    pub pool_name: String,
+    pub namespace: String,
+    pub name: String,
+    pub id: String,
+}
+
+impl Place {
+    fn json(&self) -> Value {
+        json!({
+            "pool_id": self.pool,
+            "pool_name": self.pool_name,
+            "pool_namespace": self.namespace,
+            "image_name": self.name,
+            "image_id": self.id,
+        })
+    }
+
+    fn from_json(v: &Value) -> Option<Self> {
+        let text = |v: &Value| v.as_str().map(str::to_string);
+        Some(Self {
+            pool: v["pool_id"].as_i64()?,
+            pool_name: text(&v["pool_name"])?,
+            namespace: text(&v["pool_namespace"])?,
+            name: text(&v["image_name"])?,
+            id: text(&v["image_id"])?,
+        })
+    }
+}
+
+/// `rbd/ns/image`
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.namespace.as_str() {
+            "" => write!(f, "{}/{}", self.pool_name, self.name),
+            ns => write!(f, "{}/{ns}/{}", self.pool_name, self.name),
+        }
+    }
+}
+
+/// The two images of a migration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sides {
+    pub source: Place,
+    pub target: Place,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +123,8 @@ pub struct Task {
     /// Of an image in the trash: the name that it had.
     pub image_name: String,
     pub image_id: String,
+    /// Of a migration, whose image is named by either side; its id is the target's.
+    pub sides: Option<Sides>,
     /// Runs that failed.
     pub failures: u64,
     /// Why the last one did, and when the next may begin (seconds since 1970).
@@ -71,6 +143,16 @@ impl Task {
             Action::Flatten => format!("Flattening image {place}/{}", self.image_name),
             Action::Remove => format!("Removing image {place}/{}", self.image_name),
             Action::TrashRemove => format!("Removing image {place}/{} from trash", self.image_id),
+            Action::MigrationExecute => match &self.sides {
+                Some(sides) => format!("Migrating image {} to {}", sides.source, sides.target),
+                None => format!("Migrating image {place}/{}", self.image_name),
+            },
+            Action::MigrationCommit => {
+                format!("Committing image migration for {place}/{}", self.image_name)
+            }
+            Action::MigrationAbort => {
+                format!("Aborting image migration for {place}/{}", self.image_name)
+            }
         }
     }
 
@@ -107,6 +189,10 @@ impl Task {
         all["failures"] = self.failures.into();
         all["why"] = json!(self.why);
         all["retry_at"] = self.retry_at.into();
+        if let Some(sides) = &self.sides {
+            all["source"] = sides.source.json();
+            all["target"] = sides.target.json();
+        }
         Bytes::from(all.to_string())
     }
 
@@ -114,7 +200,14 @@ impl Task {
         let v: Value = serde_json::from_slice(raw).ok()?;
         let text = |v: &Value| v.as_str().map(str::to_string);
         let refs = &v["refs"];
+        let sides = || {
+            Some(Sides {
+                source: Place::from_json(&v["source"])?,
+                target: Place::from_json(&v["target"])?,
+            })
+        };
         Some(Self {
+            sides: sides(),
             sequence: v["sequence"].as_u64()?,
             id: text(&v["id"])?,
             action: Action::ALL.into_iter().find(|a| refs["action"] == a.name())?,
@@ -372,8 +465,26 @@ pub struct Wanted {
     pub image: String,
 }
 
-/// Name and id.
-pub type Found = Result<(String, String), (types::Errno, String)>;
+/// An image that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    pub name: String,
+    pub id: String,
+    /// Only where a migration was asked for.
+    pub sides: Option<Sides>,
+}
+
+impl Subject {
+    pub fn new(name: impl Into<String>, id: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            id: id.into(),
+            sides: None,
+        }
+    }
+}
+
+pub type Found = Result<Subject, (types::Errno, String)>;
 
 /// What the one who works tells the others in this process. Nothing of it is stored.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -425,6 +536,7 @@ mod tests {
             namespace: "ns".into(),
             image_name: "c".into(),
             image_id: "10ab".into(),
+            sides: None,
             failures: 1,
             why: Some("it is \"busy\"".into()),
             retry_at: 77,
@@ -438,6 +550,26 @@ mod tests {
         assert_eq!(t.message(), "Removing image rbd/ns/10ab from trash");
         assert_eq!(Task::parse(&Bytes::from_static(b"{}")), None);
         assert_eq!(Task::parse(&Bytes::from_static(b"no json")), None);
+        let place = |pool, pool_name: &str, namespace: &str, name: &str, id: &str| Place {
+            pool,
+            pool_name: pool_name.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+            id: id.into(),
+        };
+        let mut of_migration = Task {
+            action: Action::MigrationExecute,
+            sides: Some(Sides {
+                source: place(2, "rbd", "ns", "c", ""),
+                target: place(3, "ssd", "", "d", "10ab"),
+            }),
+            ..t
+        };
+        assert_eq!(Task::parse(&of_migration.value()), Some(of_migration.clone()));
+        assert_eq!(of_migration.message(), "Migrating image rbd/ns/c to ssd/d");
+        assert_eq!(of_migration.refs()["action"], "migrate execute");
+        of_migration.action = Action::MigrationAbort;
+        assert_eq!(of_migration.message(), "Aborting image migration for rbd/ns/c");
     }
 
     #[test]

@@ -29,13 +29,10 @@ pub const OBJECT_MAP_INVALID: u64 = 0x1;
 pub const FAST_DIFF_INVALID: u64 = 0x2;
 
 /// Refused whatever is wanted of the image.
-const REFUSED: [(u64, &str); 2] = [
-    (MIGRATING, "it is being migrated"),
-    (
-        DIRTY_CACHE,
-        "another client's write-back cache may hold its newest data",
-    ),
-];
+const REFUSED: [(u64, &str); 1] = [(
+    DIRTY_CACHE,
+    "another client's write-back cache may hold its newest data",
+)];
 
 /// Refused unless only a snapshot is read: it does not change any more.
 const REFUSED_AT_HEAD: [(u64, &str); 2] = [
@@ -45,6 +42,14 @@ const REFUSED_AT_HEAD: [(u64, &str); 2] = [
 
 /// Whether we may use the image at all; `snapshot`: only one of its snapshots is read.
 pub fn check(features: u64, snapshot: bool) -> Result<()> {
+    match features & MIGRATING {
+        0 => check_migrating(features, snapshot),
+        _ => Err(Error::unsupported("not supported: it is being migrated")),
+    }
+}
+
+/// The same for those who carry out its migration.
+pub fn check_migrating(features: u64, snapshot: bool) -> Result<()> {
     if features & !ALL != 0 {
         return Err(Error::unsupported(format!(
             "it has features that this client does not know ({:#x})",
@@ -94,6 +99,18 @@ mod tests {
             (0x1000, true, false),
         ] {
             assert_eq!(check(features, snapshot).is_ok(), good, "{features:#x}");
+        }
+    }
+
+    #[test]
+    fn who_migrates_an_image_opens_it() {
+        for (features, snapshot, good) in [
+            (DEFAULT | MIGRATING, false, true),
+            (DEFAULT | MIGRATING | JOURNALING, false, false),
+            (DEFAULT | MIGRATING | JOURNALING, true, true),
+            (DEFAULT | MIGRATING | DIRTY_CACHE, true, false),
+        ] {
+            assert_eq!(check_migrating(features, snapshot).is_ok(), good, "{features:#x}");
         }
     }
 

@@ -19,6 +19,8 @@ const READS_MAX: u32 = 16;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fixed {
     pub prefix: String,
+    /// Data objects are named as those of format 1.
+    pub is_old: bool,
     pub data_pool: Option<i64>,
     pub layout: Layout,
 }
@@ -149,6 +151,7 @@ pub async fn fixed(io: &IoCtx, oid: &str) -> Result<Fixed> {
     };
     Ok(Fixed {
         prefix,
+        is_old: false,
         data_pool: (data_pool >= 0).then_some(data_pool),
         layout: Layout::new(order, unit, count)?,
     })

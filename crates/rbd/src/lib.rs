@@ -14,8 +14,8 @@
 //!
 //! Pure, without I/O: [`layout`], [`notify`], [`lock`], [`header`]'s decoding; the object map is [`objclass`]'s.
 //!
-//! Not here: images of format 1, with the journaling feature, under migration, non-primary or with another client's write-back
-//! cache: refused with [`Error::Refused`]. Groups and mirroring beyond what removal, snapshots and the primary site of mirroring by snapshots need.
+//! Not here: images of format 1, with the journaling feature, under migration (but for [`image::migration`] itself), non-primary or with
+//! another client's write-back cache: refused with [`Error::Refused`]. Groups and mirroring beyond what removal, snapshots and the primary site of mirroring by snapshots need.
 
 mod calls;
 pub mod directory;

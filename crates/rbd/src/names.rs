@@ -43,6 +43,15 @@ pub fn mirror_state(id: &str, snap: u64, piece: u32) -> String {
     format!("rbd_mirror_snapshot.{id}.{snap}.{piece}")
 }
 
+/// Of an image of format 1.
+pub fn old_header(name: &str) -> String {
+    format!("{name}.rbd")
+}
+
+pub fn old_data_object(prefix: &str, object: u64) -> String {
+    format!("{prefix}.{object:012x}")
+}
+
 pub fn data_object(prefix: &str, object: u64) -> String {
     format!("{prefix}.{object:016x}")
 }

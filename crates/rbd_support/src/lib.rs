@@ -13,6 +13,7 @@
 
 mod config;
 mod connect;
+mod migration;
 mod mirror;
 mod names;
 mod part;
@@ -21,7 +22,7 @@ mod task;
 
 use client::Client;
 use cluster::rbd_support::{
-    About, Action, Found, Live, MIRROR_SNAPSHOT_KEY, Schedules, TRASH_PURGE_KEY, Wanted,
+    About, Action, Found, Live, MIRROR_SNAPSHOT_KEY, Schedules, Subject, TRASH_PURGE_KEY, Wanted,
 };
 pub use config::Config;
 pub use connect::{Connection, is_broken};
@@ -256,7 +257,12 @@ async fn find(client: &Client, wanted: &Wanted) -> Found {
     if wanted.about == About::Task(Action::TrashRemove) {
         let found = trash::get(&io, &image).await;
         let found = found.map_err(|e| failed(e, "error retrieving image from trash".into()))?;
-        return Ok((String::from_utf8_lossy(&found.name).into_owned(), image));
+        return Ok(Subject::new(String::from_utf8_lossy(&found.name), image));
+    }
+    if let About::Task(action) = wanted.about
+        && action.is_migration()
+    {
+        return migration::find(&io, &image, action, &format!("{}/{image}", place())).await;
     }
     let id = directory::id_of(&io, &image).await;
     if wanted.about == About::Mirroring {
@@ -282,5 +288,5 @@ async fn find(client: &Client, wanted: &Wanted) -> Found {
         let why = format!("Image {}/{image} has snapshots", place());
         return Err((Errno::EBUSY, format!("[errno 16] RBD image is busy ({why})")));
     }
-    Ok((image, id))
+    Ok(Subject::new(image, id))
 }

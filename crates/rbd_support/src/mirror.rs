@@ -7,7 +7,7 @@
 use crate::connect::Broken;
 use crate::part::{LOOK_TIMEOUT, Part, STUCK_AFTER, unless_stuck};
 use client::{Client, IoCtx};
-use cluster::rbd_support::{Found, Level, Schedules};
+use cluster::rbd_support::{Found, Level, Schedules, Subject};
 use cluster::{ClusterState, ImageKey};
 use io::Random;
 use rbd::mirror::{self, Mirrored};
@@ -259,7 +259,7 @@ pub async fn find(io: &IoCtx, image: String, id: rbd::Result<String>) -> Found {
         Err(e) => return Err((e.errno(), e.to_string())),
     };
     match mirror::of_image(io, &id).await {
-        Ok(Some(_)) => Ok((image, id)),
+        Ok(Some(_)) => Ok(Subject::new(image, id)),
         Ok(None) => refused("is not in snapshot mirror mode"),
         Err(e) => Err((e.errno(), e.to_string())),
     }

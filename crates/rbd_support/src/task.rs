@@ -6,6 +6,7 @@
 
 use crate::Worker;
 use crate::connect::is_broken;
+use crate::migration;
 use crate::part::{Part, STUCK_AFTER};
 use client::Client;
 use cluster::rbd_support::{self as kept, Action, ENDED_MAX, Ended, Running, Task};
@@ -230,6 +231,11 @@ async fn perform(client: Client, task: Task, now: Utime, progress: Arc<Progress>
         Action::Flatten => flatten(&io, &task.image_id, tell).await,
         Action::Remove => remove(&io, &task, &tell).await,
         Action::TrashRemove => remove_trashed(&io, &task.image_id, now, &tell).await,
+        Action::MigrationExecute | Action::MigrationCommit | Action::MigrationAbort => {
+            let none = || rbd::Error::refused(Errno::EINVAL, "a migration without its images");
+            let sides = task.sides.as_ref().ok_or_else(none)?;
+            return migration::perform(&client, task.action, sides, &tell).await;
+        }
     };
     match done {
         Err(e) if e.is_not_found() => Ok(()),
@@ -328,6 +334,7 @@ mod tests {
             namespace: String::new(),
             image_name: "i".into(),
             image_id: "1".into(),
+            sides: None,
             failures: 0,
             why: None,
             retry_at: 0,

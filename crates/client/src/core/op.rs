@@ -276,6 +276,12 @@ impl Operation {
         self.raw(OsdOp::new(code::GETXATTRS))
     }
 
+    /// Changes a trivial map by these commands (docs/protocol/osd.md, Trivial maps).
+    pub fn update_tmap(self, commands: impl Into<Bytes>) -> Self {
+        self.raw(OsdOp::new(code::TMAPUP).with_data(commands))
+            .flags(flag::WRITE)
+    }
+
     pub fn set_xattr(self, name: &[u8], value: &[u8]) -> Self {
         self.raw(OsdOp::on_xattr(code::SETXATTR, name, value, 0, 0))
     }

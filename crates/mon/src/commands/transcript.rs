@@ -493,9 +493,9 @@ fn what_is_not_built_says_so() {
     );
     check(
         c,
-        r#"{"prefix":"rbd task add migration commit","image_spec":"p/i"}"#,
-        -95,
-        "migration is not done by the server in skep: run 'rbd migration commit' with a client",
+        r#"{"prefix":"rbd task add migration commit","image_spec":"nopool/i"}"#,
+        -2,
+        "[errno 2] RADOS object not found (error opening pool 'nopool')",
     );
     check(c, r#"{"prefix":"nosuch"}"#, -22, "command not known");
 }

@@ -1,6 +1,6 @@
 //! The header's plain fields: creation, size, prefix, striping, time stamps (docs/protocol/ceph/05-rbd.md, 4.1).
 
-use super::types::Parent;
+use super::types::{Migration, Parent};
 use super::{features, keys, snapshot};
 use crate::context::Result;
 use crate::input::Input;
@@ -70,6 +70,15 @@ pub fn set_size(object: &mut Object<'_>, input: &mut Input) -> Result<Bytes> {
     {
         parent.head_overlap = Some(size);
         object.set(keys::PARENT, &parent)?;
+    }
+    // What was cut off is not read from the source again when the target grows: its snapshots have it by now. Unlike 16.2.
+    if size < old
+        && let Some(mut migration) = object.get::<Migration>(keys::MIGRATION)?
+        && migration.header_type == Migration::DESTINATION
+        && migration.overlap > size
+    {
+        migration.overlap = size;
+        object.set(keys::MIGRATION, &migration)?;
     }
     done()
 }

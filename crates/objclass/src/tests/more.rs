@@ -3,9 +3,10 @@
 
 use super::Objects;
 use crate::memory::MemoryObject;
+use crate::rbd::types::Migration;
 use crate::registry::{CLASSES, LookupError, lookup};
 use bytes::Bytes;
-use denc::{Encode, Writer};
+use denc::{Decode, Encode, Writer};
 use proptest::prelude::*;
 use types::{EntityName, Errno};
 
@@ -271,4 +272,48 @@ fn a_removed_object_that_snapshots_have_counts_for_its_snapshots() {
     ];
     let said = all.map(|(seq, how, known)| run(seq, how, known));
     assert_eq!(said, [late, late, 0, 0, late, 0, late].map(Some));
+}
+
+/// A target that was shrunk and grown read from its source again what had been cut off: only the record says how far the source is seen.
+#[test]
+fn a_target_that_is_shrunk_sees_less_of_its_source() {
+    const MIB: u64 = 1 << 20;
+    let overlap_after = |kind: u8, sizes: &[u64]| {
+        let mut objects = Objects::default();
+        let mut create = Writer::new();
+        create.u64(32 * MIB);
+        create.u8(22);
+        create.u64(1);
+        create.blob(b"rbd_data.x");
+        assert_eq!(objects.call("header", "rbd", "create", &create.finish()).0, 0);
+        let record = Migration {
+            header_type: kind,
+            pool: 1,
+            pool_namespace: Bytes::new(),
+            image_name: Bytes::from_static(b"i"),
+            image_id: Bytes::from_static(b"1"),
+            snap_seqs: Default::default(),
+            overlap: 32 * MIB,
+            flatten: false,
+            mirroring: false,
+            state: 2,
+            state_description: Bytes::new(),
+            mirror_image_mode: 0,
+            source_spec: Bytes::new(),
+        };
+        let call =
+            |objects: &mut Objects, method: &str, input: Bytes| objects.call("header", "rbd", method, &input);
+        assert_eq!(call(&mut objects, "migration_set", record.to_bytes()).0, 0);
+        for size in sizes {
+            assert_eq!(call(&mut objects, "set_size", size.to_bytes()).0, 0);
+        }
+        let (code, out) = call(&mut objects, "migration_get", Bytes::new());
+        assert_eq!(code, 0);
+        Migration::from_bytes(&out).unwrap().overlap / MIB
+    };
+    let target = Migration::DESTINATION;
+    assert_eq!(overlap_after(target, &[64 * MIB]), 32);
+    assert_eq!(overlap_after(target, &[64 * MIB, 40 * MIB]), 32);
+    assert_eq!(overlap_after(target, &[10 * MIB, 64 * MIB]), 10);
+    assert_eq!(overlap_after(Migration::SOURCE, &[10 * MIB]), 32);
 }

@@ -154,7 +154,7 @@ fn differ<'a>(before: &'a ObjectMap, after: &'a ObjectMap) -> impl Iterator<Item
 }
 
 /// Which of an object's states a snapshot sees: that of a clone, or the head's; None: it has none.
-fn state_at(set: &SnapSet, snap: u64) -> Option<u64> {
+pub(super) fn state_at(set: &SnapSet, snap: u64) -> Option<u64> {
     let clones = set.clones.iter().filter(|c| c.id != NOSNAP);
     match clones.filter(|c| c.id >= snap).min_by_key(|c| c.id) {
         Some(clone) => clone.snaps.contains(&snap).then_some(clone.id),

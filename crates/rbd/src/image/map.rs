@@ -256,20 +256,25 @@ impl Inner {
             if object >= self.fixed.layout.objects(snap.size) {
                 continue;
             }
-            let oid = names::object_map(&self.id, snap.id);
-            let op = Operation::new().rbd_write("object_map_update", |w| {
-                w.u64(object);
-                w.u64(object + 1);
-                w.u8(now);
-                w.put(&Some(NONEXISTENT));
-            });
-            match ask(&self.io, &oid, op).await {
-                Ok(_) => {}
-                Err(e) if fatal(e.errno()) => return Err(e),
-                Err(e) => self.give_map_up(snap.id, &e.to_string()).await?,
-            }
+            self.mark_at(snap.id, object, now).await?;
         }
         Ok(())
+    }
+
+    /// In the map of a snapshot, where the object is absent so far.
+    pub(super) async fn mark_at(&self, snap: u64, object: u64, state: u8) -> Result<()> {
+        let oid = names::object_map(&self.id, snap);
+        let op = Operation::new().rbd_write("object_map_update", |w| {
+            w.u64(object);
+            w.u64(object + 1);
+            w.u8(state);
+            w.put(&Some(NONEXISTENT));
+        });
+        match ask(&self.io, &oid, op).await {
+            Ok(_) => Ok(()),
+            Err(e) if fatal(e.errno()) => Err(e),
+            Err(e) => self.give_map_up(snap, &e.to_string()).await,
+        }
     }
 }
 

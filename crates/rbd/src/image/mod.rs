@@ -12,6 +12,7 @@ mod diff;
 mod locking;
 mod map;
 mod metadata;
+pub mod migration;
 mod mirroring;
 mod object;
 mod open;
@@ -64,6 +65,8 @@ struct Inner {
     /// What is read: a snapshot, or [`NOSNAP`].
     snap: u64,
     read_only: bool,
+    /// Also while it is being migrated.
+    migrates: bool,
     /// How many images this one is the parent of a parent of...
     depth: u32,
     view: Mutex<Arc<View>>,
@@ -205,7 +208,10 @@ impl Inner {
     }
 
     fn data_oid(&self, object: u64) -> String {
-        names::data_object(&self.fixed.prefix, object)
+        match self.fixed.is_old {
+            true => names::old_data_object(&self.fixed.prefix, object),
+            false => names::data_object(&self.fixed.prefix, object),
+        }
     }
 
     fn shard(object: u64) -> usize {

@@ -25,6 +25,31 @@ pub struct ImageOptions {
     pub encrypted: bool,
 }
 
+/// What it is opened for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Use {
+    pub read_only: bool,
+    pub migrates: bool,
+    pub depth: u32,
+}
+
+impl Use {
+    pub fn of(read_only: bool) -> Self {
+        Self {
+            read_only,
+            migrates: false,
+            depth: 0,
+        }
+    }
+
+    pub fn migration(read_only: bool) -> Self {
+        Self {
+            migrates: true,
+            ..Self::of(read_only)
+        }
+    }
+}
+
 /// What is opened.
 pub(super) enum At {
     Head,
@@ -43,7 +68,7 @@ impl Image {
     pub async fn open_id(io: &IoCtx, id: &str, options: &ImageOptions) -> Result<Self> {
         let at = options.snap.clone().map_or(At::Head, At::Named);
         let read_only = options.read_only || options.snap.is_some();
-        let image = Self::open_at(io.clone(), id.to_string(), at, read_only, 0).await?;
+        let image = Self::open_at(io.clone(), id.to_string(), at, Use::of(read_only)).await?;
         if !options.encrypted && image.looks_encrypted().await? {
             return Err(Error::unsupported(
                 "not supported: its data begin with a LUKS header, so it is encrypted",
@@ -68,11 +93,10 @@ impl Image {
         io: IoCtx,
         id: String,
         at: At,
-        read_only: bool,
-        depth: u32,
+        how: Use,
     ) -> Pin<Box<dyn Future<Output = Result<Self>> + Send>> {
         Box::pin(async move {
-            if depth > DEPTH_MAX {
+            if how.depth > DEPTH_MAX {
                 return Err(Error::unsupported(format!(
                     "more than {DEPTH_MAX} clones of each other"
                 )));
@@ -94,8 +118,7 @@ impl Image {
                     .map(|s| s.id)
                     .ok_or_else(|| Error::refused(Errno::ENOENT, format!("there is no snapshot '{name}'")))?,
             };
-            features::check(header.features, snap != NOSNAP)?;
-            let inner = Inner::closed(io, id, fixed, snap, read_only, depth);
+            let inner = Inner::closed(io, id, fixed, snap, how);
             let view = inner.make_view(header, None).await?;
             *locked(&inner.view) = Arc::new(view);
             Ok(Self {
@@ -106,7 +129,7 @@ impl Image {
 }
 
 impl Inner {
-    fn closed(io: IoCtx, id: String, fixed: Fixed, snap: u64, read_only: bool, depth: u32) -> Self {
+    pub(super) fn closed(io: IoCtx, id: String, fixed: Fixed, snap: u64, how: Use) -> Self {
         let nothing = View {
             header: Header {
                 size: 0,
@@ -127,8 +150,9 @@ impl Inner {
             id,
             fixed,
             snap,
-            read_only,
-            depth,
+            read_only: how.read_only,
+            migrates: how.migrates,
+            depth: how.depth,
             view: Mutex::new(Arc::new(nothing)),
             stale: AtomicBool::new(false),
             refreshing: tokio::sync::Mutex::default(),
@@ -147,7 +171,10 @@ impl Inner {
 
     /// What `header` means for reads and writes; the parent of `before` is kept if it is still the same.
     pub(super) async fn make_view(&self, header: Header, before: Option<&View>) -> Result<View> {
-        features::check(header.features, self.snap != NOSNAP)?;
+        match self.migrates {
+            true => features::check_migrating(header.features, self.snap != NOSNAP)?,
+            false => features::check(header.features, self.snap != NOSNAP)?,
+        }
         let mut beneath = match self.fixed.data_pool {
             None => self.io.clone(),
             Some(pool) => {
@@ -185,7 +212,11 @@ impl Inner {
         let mut io = self.io.client().pool_by_id(spec.pool);
         io.set_namespace(spec.pool_namespace.clone());
         let id = String::from_utf8_lossy(&spec.image_id).into_owned();
-        let opened = Image::open_at(io, id, At::Snap(spec.snap_id), true, self.depth + 1).await;
+        let how = Use {
+            depth: self.depth + 1,
+            ..Use::of(true)
+        };
+        let opened = Image::open_at(io, id, At::Snap(spec.snap_id), how).await;
         opened.map(Some).map_err(|e| e.about("its parent"))
     }
 }

@@ -1,7 +1,7 @@
 //! Removal of an image (docs/protocol/ceph/05-rbd.md, 10.3): it goes to the trash first, so that what is left of an interrupted
 //! one can be found and removed by anybody.
 
-use super::{Image, ImageOptions, Inner, detached, locked};
+use super::{Image, ImageOptions, Inner, View, detached, locked};
 use crate::calls::Calls;
 use crate::error::or_missing;
 use crate::header::ask;
@@ -88,19 +88,30 @@ impl Inner {
     }
 
     /// Of one that is in the trash, and nowhere else.
-    async fn remove_data(self: &Arc<Self>, progress: Progress<'_>) -> Result<()> {
+    pub(super) async fn remove_data(self: &Arc<Self>, progress: Progress<'_>) -> Result<()> {
         trash::mark_removing(&self.io, &self.id).await?;
         let view = self.seen();
         let end = self.fixed.layout.objects(view.header.size);
+        self.remove_data_objects(&view, end, progress).await?;
+        let inner = self.clone();
+        detached(async move { inner.end_removal().await }).await
+    }
+
+    /// The first `end` of them.
+    pub(super) async fn remove_data_objects(
+        &self,
+        view: &Arc<View>,
+        end: u64,
+        progress: Progress<'_>,
+    ) -> Result<()> {
         let mut from = 0;
         while from < end {
             let to = end.min(from + BATCH);
-            self.remove_objects(&view, from, to).await?;
+            self.remove_objects(view, from, to).await?;
             progress(to, end);
             from = to;
         }
-        let inner = self.clone();
-        detached(async move { inner.end_removal().await }).await
+        Ok(())
     }
 
     /// Everything that can stand against it.

@@ -238,7 +238,7 @@ impl Inner {
         self.changed().await
     }
 
-    async fn set_protection(&self, id: u64, status: u8) -> Result<()> {
+    pub(super) async fn set_protection(&self, id: u64, status: u8) -> Result<()> {
         let op = Operation::new().rbd_write("set_protection_status", |w| {
             w.u64(id);
             w.u8(status);
@@ -247,7 +247,7 @@ impl Inner {
     }
 
     /// Clones of the older kind, in any pool that we may see.
-    async fn has_old_children(&self, snap: u64) -> Result<bool> {
+    pub(super) async fn has_old_children(&self, snap: u64) -> Result<bool> {
         let client = self.io.client();
         let pools: Vec<i64> = client.map()?.pools.keys().copied().collect();
         for pool in pools {

@@ -72,7 +72,7 @@ async fn name_now(io: &IoCtx, id: &str) -> Result<Option<String>> {
 }
 
 /// An attempt before may have come as far as either of its two steps, or an interrupted move not have taken both back.
-async fn give_name(io: &IoCtx, id: &str, name: &str) -> Result<()> {
+pub(super) async fn give_name(io: &IoCtx, id: &str, name: &str) -> Result<()> {
     match directory::id_of(io, name).await {
         Ok(there) if there == id => enter(io, id, name).await,
         Ok(_) => Err(Error::refused(

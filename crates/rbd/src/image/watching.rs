@@ -20,6 +20,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Work for others under way at once.
 const REQUESTS_MAX: usize = 64;
 
+/// ERESTART: librbd takes the lock and does what it has asked for.
+const DO_IT_YOURSELF: Errno = Errno::EOLDSNAPC;
+
 /// Dropped: the task ends, and with it the watch.
 pub(super) struct Watching {
     stop: oneshot::Sender<()>,
@@ -70,6 +73,11 @@ impl Inner {
             }
             Message::Quiesce(_) | Message::Unquiesce(_) => said(0),
             request if owner => match Work::of(request) {
+                // Who asks does it himself, with the lock: he knows what a target needs of its source.
+                Asked::Work(..) | Asked::NotOurs if self.migrates => {
+                    self.hand_over();
+                    said(DO_IT_YOURSELF.code())
+                }
                 Asked::Work(id, work) => said(self.begin(id, work)),
                 Asked::NotOurs => said(Errno::EOPNOTSUPP.code()),
                 Asked::Nothing => Bytes::new(),

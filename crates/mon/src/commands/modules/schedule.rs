@@ -135,8 +135,8 @@ fn image_level(cmd: &Command, ctx: &Context<'_>) -> Result<Level, Outcome> {
         .iter()
         .find(|(l, name)| l.pool == within.pool && l.namespace == within.namespace && name.as_str() == image);
     match (&cmd.found, kept) {
-        (Some(Ok((_, id))), _) => Ok(Level {
-            image: id.clone(),
+        (Some(Ok(found)), _) => Ok(Level {
+            image: found.id.clone(),
             ..within
         }),
         (_, Some((level, _))) if !cmd.prefix.ends_with("add") => Ok(level.clone()),
@@ -205,8 +205,8 @@ fn add(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     if all.levels.len() >= LEVELS_MAX && !all.levels.contains_key(&level) {
         return Outcome::error(Errno::ENOSPC, format!("there are {LEVELS_MAX} schedules already"));
     }
-    if let Some(Ok((name, _))) = &cmd.found {
-        all.names.insert(level.clone(), name.clone());
+    if let Some(Ok(found)) = &cmd.found {
+        all.names.insert(level.clone(), found.name.clone());
     }
     let rows = all.levels.entry(level).or_default();
     if rows.contains(&row) {

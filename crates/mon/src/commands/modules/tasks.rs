@@ -6,7 +6,7 @@ use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::modules::{RBD_SUPPORT, image_or_its_name, refused, spaced};
 use crate::commands::spec::{Spec, spec};
-use cluster::rbd_support::{self as kept, About, Action, TASKS_MAX, Task, Wanted};
+use cluster::rbd_support::{self as kept, About, Action, Subject, TASKS_MAX, Task, Wanted};
 use cluster::{Change, Changes, ClusterState};
 use serde_json::Value;
 use types::{Errno, Uuid};
@@ -39,22 +39,22 @@ pub const TABLE: &[Spec] = &[
     spec(
         W,
         "rbd task add migration execute image_spec:str",
-        "not built in skep: clients do it (rbd migration execute)",
-        no_migration,
+        "copy an image that is being migrated to its target, in the background",
+        add,
     )
     .by_manager(RBD_SUPPORT),
     spec(
         W,
         "rbd task add migration commit image_spec:str",
-        "not built in skep: clients do it (rbd migration commit)",
-        no_migration,
+        "end a migration that was executed: remove its source, in the background",
+        add,
     )
     .by_manager(RBD_SUPPORT),
     spec(
         W,
         "rbd task add migration abort image_spec:str",
-        "not built in skep: clients do it (rbd migration abort)",
-        no_migration,
+        "undo a migration: remove its target, in the background",
+        add,
     )
     .by_manager(RBD_SUPPORT),
     spec(
@@ -78,6 +78,9 @@ fn action_of(cmd: &Command) -> Option<Action> {
         "rbd task add flatten" => Some(Action::Flatten),
         "rbd task add remove" => Some(Action::Remove),
         "rbd task add trash remove" => Some(Action::TrashRemove),
+        "rbd task add migration execute" => Some(Action::MigrationExecute),
+        "rbd task add migration commit" => Some(Action::MigrationCommit),
+        "rbd task add migration abort" => Some(Action::MigrationAbort),
         _ => None,
     }
 }
@@ -106,13 +109,13 @@ fn add(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         let why = format!("error opening pool '{}'", place.pool);
         return refused(Errno::ENOENT, "RADOS object not found", &why);
     };
-    let (image_name, image_id) = match &cmd.found {
+    let subject = match &cmd.found {
         Some(Ok(found)) => found.clone(),
         Some(Err((errno, why))) => return Outcome::error(*errno, why.clone()),
         None => return Outcome::not_built("work on images by this server"),
     };
     let all = kept::tasks(ctx.state);
-    let same = |t: &&Task| t.action == action && t.pool == pool && t.image_id == image_id;
+    let same = |t: &&Task| t.action == action && is_about(t, pool, &subject);
     if let Some(task) = all.iter().find(same) {
         return spaced(&task.shown());
     }
@@ -126,8 +129,9 @@ fn add(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         pool,
         pool_name: place.pool.into(),
         namespace: place.namespace.into(),
-        image_name,
-        image_id,
+        image_name: subject.name,
+        image_id: subject.id,
+        sides: subject.sides,
         failures: 0,
         why: None,
         retry_at: 0,
@@ -137,6 +141,17 @@ fn add(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         value: task.value(),
     };
     spaced(&task.shown()).with(Changes::one(set))
+}
+
+/// A migration is the same by either name.
+fn is_about(task: &Task, pool: types::PoolId, subject: &Subject) -> bool {
+    match &subject.sides {
+        Some(sides) => task
+            .sides
+            .as_ref()
+            .is_some_and(|s| s.target.id == sides.target.id),
+        None => task.pool == pool && task.image_id == subject.id,
+    }
 }
 
 /// As the real one shows it, with why it failed and waits, and how far it is.
@@ -172,12 +187,4 @@ fn cancel(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let mut out = shown(&task, ctx);
     out["canceled"] = true.into();
     spaced(&out).with(Changes::one(Change::ConfigKeyRm { key: task.key() }))
-}
-
-fn no_migration(cmd: &Command, _: &Context<'_>) -> Outcome {
-    let step = cmd.prefix.rsplit(' ').next().unwrap_or_default();
-    Outcome::error(
-        Errno::EOPNOTSUPP,
-        format!("migration is not done by the server in skep: run 'rbd migration {step}' with a client"),
-    )
 }

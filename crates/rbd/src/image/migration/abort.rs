@@ -1,0 +1,181 @@
+//! The source is again what it was, with what was written to the target's head; the target goes.
+//!
+//! Order: that the source can have its name again is known before anything changes; then both records say "aborting", so that no client uses either
+//! image; then the source takes over what the target has (data, clones, group), the target goes, and the source gets its name. Its record
+//! goes last: by it an abort that was cut short is found.
+
+use super::commit::remove_snaps;
+use super::{ABORTING, Migration, Record, carry, children, closed, forget, old, open_watched, record_of};
+use crate::error::or_missing;
+use crate::image::removal::leave_trash;
+use crate::image::trashing::give_name;
+use crate::image::{Image, locked};
+use crate::trash::{self, SOURCE_MIGRATION, STATE_NORMAL, STATE_RESTORING};
+use crate::{Error, Result, directory, names};
+use client::Client;
+use types::{Errno, NOSNAP};
+
+type Progress<'a> = &'a (dyn Fn(u64, u64) + Send + Sync);
+
+pub async fn abort(client: &Client, migration: &Migration, progress: Progress<'_>) -> Result<()> {
+    let source = &migration.source;
+    let io = source.io(client);
+    let record = migration.target_record(client).await?;
+    let of_source = record_of(&io, &source.header()).await?;
+    let of_source =
+        of_source.filter(|r| r.header_type == Record::SOURCE && r.image_id == migration.target.id);
+    match (&record, &of_source) {
+        // Done by somebody else meanwhile, or it never was.
+        (None, None) => return Ok(()),
+        // Once it is committed there is no way back.
+        (None, Some(r)) if r.state != ABORTING => {
+            let what = format!("image '{}' is not migrating", migration.target.name);
+            return Err(Error::refused(Errno::EINVAL, what));
+        }
+        _ => {}
+    }
+    name_is_free(client, migration).await?;
+    match &record {
+        Some(record) => take_target_down(client, migration, record, progress).await?,
+        None => remove_names(client, migration).await?,
+    }
+    if source.is_old() {
+        old::enter(&io, &source.name).await?;
+    } else if of_trash(client, migration).await? {
+        trash::mark(&io, &source.id, STATE_RESTORING, STATE_NORMAL).await?;
+        give_name(&io, &source.id, &source.name).await?;
+        leave_trash(&io, &source.id).await?;
+    }
+    match of_source {
+        Some(_) => forget(&io, &source.header()).await,
+        None => Ok(()),
+    }
+}
+
+/// The source is in the trash still, put there by `prepare`.
+async fn of_trash(client: &Client, migration: &Migration) -> Result<bool> {
+    let source = &migration.source;
+    match trash::get(&source.io(client), &source.id).await {
+        Ok(entry) if entry.source == SOURCE_MIGRATION => Ok(true),
+        Ok(_) => Err(Error::refused(
+            Errno::EBUSY,
+            format!("the source '{}' was put into the trash by somebody", source.name),
+        )),
+        Err(e) if e.is_not_found() => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// Of no other image than the two.
+async fn name_is_free(client: &Client, migration: &Migration) -> Result<()> {
+    let (source, target) = (&migration.source, &migration.target);
+    let io = source.io(client);
+    let same_place = (source.pool, &source.namespace) == (target.pool, &target.namespace);
+    let taken = match directory::id_of(&io, &source.name).await {
+        Ok(id) => id != source.id && !(same_place && id == target.id),
+        // By its own header, or by another image of format 1.
+        Err(e) if e.errno() == Errno::EOPNOTSUPP => !source.is_old(),
+        Err(e) if e.is_not_found() => source.is_old(),
+        Err(e) => return Err(e),
+    };
+    if taken {
+        let what = format!(
+            "the source cannot have its name '{}' again: another image has it",
+            source.name
+        );
+        return Err(Error::refused(Errno::EEXIST, what));
+    }
+    if !source.is_old() && !of_trash(client, migration).await? {
+        // An abort that was cut short has named it already.
+        let named = directory::name_of(&io, &source.id).await?;
+        if named != source.name {
+            return Err(Error::refused(
+                Errno::EEXIST,
+                format!("the source is named '{named}' by now"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+async fn take_target_down(
+    client: &Client,
+    migration: &Migration,
+    record: &Record,
+    progress: Progress<'_>,
+) -> Result<()> {
+    let source = &migration.source;
+    let image = match source.is_old() {
+        true => old::open(&source.io(client), &source.name, NOSNAP, false).await?,
+        false => open_watched(source.io(client), source.id.clone()).await?,
+    };
+    let done = async {
+        let target = migration.open_target(client).await?;
+        let done = take_down(client, migration, record, (&image, &target), progress).await;
+        closed(target, done).await
+    };
+    let done = done.await;
+    closed(image, done).await?;
+    remove_names(client, migration).await
+}
+
+async fn take_down(
+    client: &Client,
+    migration: &Migration,
+    record: &Record,
+    (source, target): (&Image, &Image),
+    progress: Progress<'_>,
+) -> Result<()> {
+    let inner = &target.inner;
+    let _alone = inner.alone().await?;
+    if inner.io.watchers(&inner.header_oid).await?.len() > 1 {
+        return Err(Error::refused(Errno::EBUSY, "somebody has the target open"));
+    }
+    children::check(inner, record).await?;
+    migration.set_states(client, ABORTING, "").await?;
+    let view = inner.seen();
+    carry::carry_back(source, inner, record).await?;
+    children::give_back(client, migration, record, &view.header).await?;
+    children::change_group(client, migration).await?;
+    inner.refresh().await?;
+    let sizes = |image: &Image| {
+        let header = &image.inner.seen().header;
+        let of_snaps = header.snaps.iter().map(|s| s.size).max();
+        header.size.max(of_snaps.unwrap_or(0))
+    };
+    // A copy that was cut short may have left some that only snapshots need.
+    let end = inner.fixed.layout.objects(sizes(source).max(sizes(target)));
+    remove_snaps(inner).await?;
+    inner.remove_data_objects(&inner.seen(), end, progress).await?;
+    if let Some(parent) = &inner.seen().header.parent {
+        inner.leave_parent(parent).await?;
+    }
+    let _ = inner.unlock_map().await;
+    inner.end_watch().await;
+    *locked(&inner.held) = None;
+    or_missing(
+        inner
+            .io
+            .remove(inner.header_oid.clone())
+            .await
+            .map_err(Into::into),
+    )
+}
+
+/// What is left of a target whose header is gone.
+async fn remove_names(client: &Client, migration: &Migration) -> Result<()> {
+    let target = &migration.target;
+    let io = target.io(client);
+    let remove = async |oid: String| or_missing(io.remove(oid).await.map_err(Into::into));
+    remove(names::object_map(&target.id, NOSNAP)).await?;
+    match directory::id_of(&io, &target.name).await {
+        Ok(id) if id == target.id => remove(names::id_object(&target.name)).await?,
+        Ok(_) => {}
+        Err(e) if e.is_not_found() || e.errno() == Errno::EOPNOTSUPP => {}
+        Err(e) => return Err(e),
+    }
+    match directory::name_of(&io, &target.id).await {
+        Ok(name) => or_missing(directory::remove_name(&io, &name, &target.id).await),
+        Err(e) => or_missing(Err(e)),
+    }
+}

@@ -1,0 +1,260 @@
+//! Copies to the target what it has not of the source, with all snapshots, while clients use it.
+//!
+//! A group of objects is copied with the target's lock held, which goes back to whoever wants it after each group. What is decided of an
+//! object holds for as long as the lock; without the exclusive-lock feature, the OSD's refusals alone keep what clients write.
+
+use super::content::{Content, Piece, pieces};
+use super::source::{Source, Under};
+use super::times::Times;
+use super::{EXECUTED, EXECUTING, Migration, PREPARED, Record, closed, record_of, tell};
+use crate::calls::Calls;
+use crate::header::ask;
+use crate::image::{Image, Inner, View, detached};
+use crate::{Error, Result, error, features, together};
+use client::{Client, Operation};
+use objclass::rbd::object_map::{CLEAN, EXISTS, NONEXISTENT};
+use std::sync::Arc;
+use types::{Errno, NOSNAP};
+
+/// Objects of the source that are looked at before any of them is copied.
+const LOOK: u64 = 256;
+/// Bytes of objects that are copied at once, and such objects.
+const BYTES: u64 = 32 << 20;
+const OBJECTS: u64 = 8;
+/// Of `assert_snapc_seq`: the object is older than this context.
+const IS_OLDER: u8 = 0;
+
+/// Told how many objects of how many are done.
+type Progress<'a> = &'a (dyn Fn(u64, u64) + Send + Sync);
+
+/// One that was executed already is not executed again.
+pub async fn execute(client: &Client, migration: &Migration, progress: Progress<'_>) -> Result<()> {
+    let record = migration.target_record(client).await?;
+    let name = &migration.target.name;
+    let refused = |what: &str| Error::refused(Errno::EINVAL, format!("image '{name}' {what}"));
+    let record = record.ok_or_else(|| refused("is not migrating"))?;
+    match record.state {
+        EXECUTED => return Ok(()),
+        PREPARED | EXECUTING => {}
+        _ => return Err(refused("is not in ready state")),
+    }
+    let target = migration.open_target(client).await?;
+    let done = copy_all(client, migration, &record, &target, progress).await;
+    closed(target, done).await
+}
+
+async fn copy_all(
+    client: &Client,
+    migration: &Migration,
+    record: &Record,
+    target: &Image,
+    progress: Progress<'_>,
+) -> Result<()> {
+    let inner = &target.inner;
+    let source = Source::open(client, &migration.source, record, inner).await?;
+    let source = Arc::new(source);
+    migration.set_states(client, EXECUTING, "").await?;
+    let (end, mut percent) = (source.objects(), 0);
+    let at_once = (BYTES >> inner.fixed.layout.order()).clamp(1, OBJECTS);
+    let mut from = 0;
+    while from < end {
+        let to = end.min(from + LOOK);
+        let under = together::all((from..to).map(|o| source.under(o))).await?;
+        let found = (from..to).zip(under).filter_map(|(o, u)| Some((o, u?)));
+        let found: Vec<(u64, Under)> = found.collect();
+        for group in found.chunks(at_once as usize) {
+            let (inner, source, group) = (inner.clone(), source.clone(), group.to_vec());
+            let last = group.last().map_or(from, |(o, _)| *o);
+            detached(async move { inner.copy_group(&source, &group).await }).await?;
+            progress(last, end);
+        }
+        from = to;
+        progress(to, end);
+        let now = to * 100 / end;
+        if now > percent {
+            percent = now;
+            let text = format!("{percent}% complete");
+            migration.set_states(client, EXECUTING, &text).await?;
+        }
+    }
+    migration.set_states(client, EXECUTED, "").await?;
+    tell(&inner.io, &inner.header_oid).await;
+    Ok(())
+}
+
+impl Inner {
+    async fn copy_group(self: &Arc<Self>, source: &Source, group: &[(u64, Under)]) -> Result<()> {
+        let _writing = self.writing().await.map_err(wait_for_owner)?;
+        let view = self.seen();
+        let record = self.executing().await?;
+        source.set_overlap(record.overlap);
+        let ids: Vec<u64> = view.header.snaps.iter().map(|s| s.id).collect();
+        let copy = Copy {
+            target: self,
+            view: &view,
+            source,
+            times: &Times::new(&record.snap_seqs, &ids)?,
+        };
+        together::all(group.iter().map(|(object, under)| copy.object(*object, under))).await?;
+        match view.header.has(features::EXCLUSIVE_LOCK) {
+            true => Ok(()),
+            false => self.cut_again(record.overlap, group).await,
+        }
+    }
+
+    /// The record, if it is us who are at work.
+    async fn executing(&self) -> Result<Record> {
+        let record = record_of(&self.io, &self.header_oid).await?;
+        let stopped = || Error::refused(Errno::EINVAL, "somebody has ended the migration, or aborts it");
+        record.filter(|r| r.state == EXECUTING).ok_or_else(stopped)
+    }
+
+    /// A target without the lock may have been shrunk while the group was copied.
+    async fn cut_again(&self, overlap: u64, group: &[(u64, Under)]) -> Result<()> {
+        let now = self.executing().await?.overlap;
+        if now >= overlap {
+            return Ok(());
+        }
+        self.refresh().await?;
+        let view = self.seen();
+        let (layout, size) = (&self.fixed.layout, view.header.size);
+        for (object, _) in group {
+            let left = layout.used(*object, size.min(overlap));
+            let oid = self.data_oid(*object);
+            if left == 0 {
+                error::or_missing(view.data.remove(&oid).await.map_err(Into::into))?;
+            } else if left < layout.used(*object, overlap) {
+                let cut = Operation::new().assert_exists().truncate(left);
+                error::or_missing(ask(&view.data, &oid, cut).await.map(drop))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Somebody keeps the lock: it is waited for, as for one who has the image open.
+fn wait_for_owner(e: Error) -> Error {
+    match e.errno() {
+        Errno::EROFS => Error::refused(Errno::EBUSY, e.to_string()),
+        _ => e,
+    }
+}
+
+/// A group of objects on its way, by what the target's header said when it began.
+struct Copy<'a> {
+    target: &'a Inner,
+    view: &'a Arc<View>,
+    source: &'a Source,
+    times: &'a Times,
+}
+
+impl Copy<'_> {
+    async fn object(&self, object: u64, under: &Under) -> Result<()> {
+        let oid = self.target.data_oid(object);
+        match self.view.data.list_snaps(&oid).await {
+            Ok(set) if self.times.is_whole(&set) => return Ok(()),
+            Err(e) if !e.is_not_found() => return Err(e.into()),
+            _ => {}
+        }
+        let size = self.target.fixed.layout.object_size();
+        let mut before: Content = None;
+        let mut key = None;
+        // Since the newest snapshot of the target that is behind us.
+        let mut changed = false;
+        let mut written = false;
+        for (at, moment) in self.times.moments.iter().enumerate() {
+            let now_key = self.source.key(object, at, under);
+            let now = match key.as_ref() == Some(&now_key) {
+                true => before.clone(),
+                false => self.source.content(object, at, under).await?,
+            };
+            let made = pieces(&before, &now, size);
+            changed |= !made.is_empty();
+            changed = self
+                .mark_snaps(object, moment.snap, now.is_some(), changed)
+                .await?;
+            if !made.is_empty() {
+                if !written {
+                    self.target.mark(object, EXISTS).await?;
+                }
+                written = true;
+                self.write(&oid, at, made).await?;
+            }
+            (before, key) = (now, Some(now_key));
+        }
+        match written {
+            true => self.mark_head(object, before.is_some(), changed).await,
+            false => Ok(()),
+        }
+    }
+
+    /// The maps of the target's snapshots that see a state: its own one; behind the head, those that were made since `prepare`. Whether
+    /// something has changed since the last of them.
+    async fn mark_snaps(
+        &self,
+        object: u64,
+        seen: Option<u64>,
+        is_there: bool,
+        changed: bool,
+    ) -> Result<bool> {
+        let header = &self.view.header;
+        let oldest_first = header.snaps.iter().rev();
+        let sees = |id: u64| match seen {
+            Some(NOSNAP) => id > self.times.cut,
+            other => other == Some(id),
+        };
+        let mut changed = changed;
+        for snap in oldest_first.filter(|s| sees(s.id)) {
+            let has_entry = object < self.target.fixed.layout.objects(snap.size);
+            if is_there && has_entry && header.has(features::OBJECT_MAP) {
+                let state = self.state(changed);
+                self.target.mark_at(snap.id, object, state).await?;
+            }
+            changed = false;
+        }
+        Ok(changed)
+    }
+
+    fn state(&self, changed: bool) -> u8 {
+        match changed || !self.view.header.has(features::FAST_DIFF) {
+            true => EXISTS,
+            false => CLEAN,
+        }
+    }
+
+    async fn mark_head(&self, object: u64, is_there: bool, changed: bool) -> Result<()> {
+        let target = self.target;
+        let _one = target.marks[Inner::shard(object)].lock().await;
+        let state = if is_there {
+            self.state(changed)
+        } else {
+            NONEXISTENT
+        };
+        match state {
+            EXISTS => Ok(()),
+            state => target.update_map(object, object + 1, state, Some(EXISTS)).await,
+        }
+    }
+
+    /// One state. The object may be as far already: by an earlier attempt, or by a client.
+    async fn write(&self, oid: &str, moment: usize, made: Vec<Piece>) -> Result<()> {
+        let context = &self.times.moments[moment].context;
+        let size = self.target.fixed.layout.object_size();
+        let op = Operation::new().rbd_write("assert_snapc_seq", |w| {
+            w.u64(context.seq());
+            w.u8(IS_OLDER);
+        });
+        let removes = made.first() == Some(&Piece::Remove);
+        let op = match removes {
+            true => op,
+            false => op.alloc_hint(size, size, 0),
+        };
+        let op = made.into_iter().fold(op, |op, piece| piece.add_to(op));
+        let mut io = self.view.beneath.clone();
+        io.set_snap_context(context.clone());
+        match ask(&io, oid, op).await {
+            Err(e) if e.errno() == Errno::ERANGE || removes && e.is_not_found() => Ok(()),
+            done => done.map(drop),
+        }
+    }
+}
