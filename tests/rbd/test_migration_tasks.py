@@ -260,6 +260,32 @@ def test_a_clone_moves(cluster, images, second, flatten):
     parent.check()
 
 
+@pytest.mark.parametrize('snaps', [False, True])
+def test_a_clone_that_was_shrunk_before(cluster, images, snaps):
+    """It sees less of its parent than that has."""
+    parent = Image(cluster, images, size=24 * MIB)
+    parent.write((0, pattern(24 * MIB, holes=False)))
+    parent.snap('base')
+    clone = Image(cluster, images, size=MIB)
+    cluster.rbd('rm', '--no-progress', clone.spec)
+    cluster.rbd('clone', '--rbd-default-clone-format', '2', parent.spec + '@base', clone.spec)
+    clone.data = bytearray(parent.data)
+    if snaps:
+        clone.write((2 * OBJECT, block(1)))
+        clone.snap('large')
+    cluster.rbd('resize', '--no-progress', clone.spec, '--size', '6M', '--allow-shrink')
+    cluster.rbd('resize', '--no-progress', clone.spec, '--size', '24M')
+    clone.data = clone.data[:6 * MIB] + bytes(18 * MIB)
+    clone.write((0, block(2)), (5 * OBJECT, block(3)))
+    clone.check()
+    clone.prepare('%s/%s' % (images.pool, unique('moved')))
+    clone.check()
+    done(cluster, 'execute', clone.spec)
+    clone.check()
+    done(cluster, 'commit', clone.spec)
+    clone.check()
+
+
 def test_format_1(cluster, images, second):
     image = Image(cluster, images, size=MIB)
     cluster.rbd('rm', '--no-progress', image.spec)
@@ -433,7 +459,7 @@ def test_abort_gives_the_source_back(cluster, images, second):
     for execute in [False, True]:
         image.prepare(target)
         ident = image.ident()
-        image.write((OBJECT, block(8)), (3 * OBJECT + 100, block(9)))
+        image.write((OBJECT, block(8)), (3 * OBJECT + 100, block(9)), (0, bytes(8192)), (2 * OBJECT, None))
         if execute:
             done(cluster, 'execute', target)
         cluster.rbd('snap', 'create', '--no-progress', target + '@younger')
@@ -492,7 +518,7 @@ def test_a_cancelled_execute_goes_on_when_it_is_added_again(cluster, images):
     image.prepare('%s/%s' % (images.pool, unique('moved')))
     task = add(cluster, 'execute', image.spec)
     assert add(cluster, 'execute', image.spec)['id'] == task['id']
-    wait_until(lambda: not task_list(cluster) or task_list(cluster)[0].get('progress', 0) > 0, 60, 0.02, 'progress')
+    wait_until(lambda: all(t.get('progress', 0) > 0 for t in task_list(cluster)), 60, 0.02, 'progress')
     r = cluster.ceph('rbd', 'task', 'cancel', task['id'], check=None)
     if r.returncode == 0:
         assert json.loads(r.out)['canceled'] is True
@@ -670,7 +696,7 @@ def test_a_server_that_is_killed_goes_on(own, tmp_path):
         for _ in range(kills):
             # Whenever it has done something.
             seen = draw.uniform(0, 1)
-            wait_until(lambda: not task_list(skep) or task_list(skep)[0].get('progress', 0) >= seen / 2, 60, 0.05, 'progress')
+            wait_until(lambda: all(t.get('progress', 0) >= seen / 2 for t in task_list(skep)), 60, 0.05, 'progress')
             skep.kill()
             skep.start()
         ended(skep, task, 300)
@@ -678,7 +704,15 @@ def test_a_server_that_is_killed_goes_on(own, tmp_path):
     for step in ['abort', 'commit']:
         image.spec = source
         image.prepare('rbd/' + unique('moved'))
-        through('execute', image.spec, 3)
+        # One who has it open would be in the way of an abort.
+        writer = Writer(skep, image, tmp_path) if step == 'commit' else None
+        try:
+            through('execute', image.spec, 3)
+            if writer:
+                writer.wait(5)
+        finally:
+            if writer:
+                writer.stop()
         assert state(skep, image.spec) == 'executed'
         image.check()
         through(step, image.spec, 2)
