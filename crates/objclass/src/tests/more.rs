@@ -279,7 +279,7 @@ fn a_removed_object_that_snapshots_have_counts_for_its_snapshots() {
 fn a_target_that_is_shrunk_sees_less_of_its_source() {
     const MIB: u64 = 1 << 20;
     let overlap_after = |kind: u8, sizes: &[u64]| {
-        let mut objects = Objects::default();
+        let mut objects = Objects::new(true);
         let mut create = Writer::new();
         create.u64(32 * MIB);
         create.u8(22);
