@@ -73,8 +73,12 @@ impl Inner {
             }
             Message::Quiesce(_) | Message::Unquiesce(_) => said(0),
             request if owner => match Work::of(request) {
-                // Who asks does it himself, with the lock: he knows what a target needs of its source.
-                Asked::Work(..) | Asked::NotOurs if self.migrates => {
+                // Snapshots would lose what is not copied yet.
+                Asked::Work(_, Work::Flatten) if self.migrates => said(Errno::EOPNOTSUPP.code()),
+                // Who asks does it himself, with the lock: snapshots need a copy of what is cut off.
+                Asked::Work(_, Work::Resize { size, .. })
+                    if self.migrates && size < self.seen().header.size =>
+                {
                     self.hand_over();
                     said(DO_IT_YOURSELF.code())
                 }
