@@ -24,7 +24,7 @@ MESSAGE_MAX = 1 << 17
 SCRIPT = r'''
 import array, ctypes, json, os, selectors, signal, socket, sys, traceback
 TOOL, MESSAGE_MAX = sys.argv[1], int(sys.argv[2])
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, CLONE_NEWNET = 1, 0x40000000
 libc = ctypes.CDLL(None)
 with open(TOOL) as f:
     code = compile(f.read(), TOOL, 'exec')
@@ -72,6 +72,9 @@ def tool(request, fds):
     os.environ.clear()
     os.environ.update(request['env'])
     os.chdir(request['cwd'])
+    if request['network']:
+        with open(request['network']) as namespace:
+            assert libc.setns(namespace.fileno(), CLONE_NEWNET) == 0
     sys.argv = [TOOL, *request['args']]
     status = 0
     try:
@@ -130,8 +133,8 @@ class Forker:
                                          stdout=subprocess.DEVNULL, start_new_session=True,
                                          env={**os.environ, 'PYTHONWARNINGS': 'ignore'})
 
-    def begin(self, args, env, cwd, fds):
-        request = json.dumps({'args': args, 'env': env, 'cwd': cwd}).encode()
+    def begin(self, args, env, cwd, network, fds):
+        request = json.dumps({'args': args, 'env': env, 'cwd': cwd, 'network': network}).encode()
         assert len(request) <= MESSAGE_MAX, 'a command line of %d bytes' % len(request)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', fds))]
         self.requests.sendmsg([request], rights)
@@ -166,15 +169,15 @@ def _content(fd):
     return os.pread(fd, size, 0)
 
 
-def ceph(args, stdin=b'', timeout=LIMIT_S, check=0, env=None, cwd=None):
-    """`skeptest.run.run` of `ceph` with these arguments."""
+def ceph(args, stdin=b'', timeout=LIMIT_S, check=0, env=None, cwd=None, network=None):
+    """`skeptest.run.run` of `ceph` with these arguments; `network`: the file of the namespace that it runs in, if not in ours."""
     argv = ['ceph', *map(str, args)]
     files = [os.memfd_create(name) for name in ('stdin', 'stdout', 'stderr')]
     ours, theirs = socket.socketpair()
     try:
         os.pwrite(files[0], stdin.encode() if isinstance(stdin, str) else stdin, 0)
         with theirs:
-            _forker().begin(argv[1:], {**os.environ, **(env or {})}, cwd or os.getcwd(), [*files, theirs.fileno()])
+            _forker().begin(argv[1:], {**os.environ, **(env or {})}, cwd or os.getcwd(), network, [*files, theirs.fileno()])
         with ours, ours.makefile('r') as said:
             ours.settimeout(START_S)
             pid = int(said.readline())

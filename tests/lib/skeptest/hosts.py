@@ -45,7 +45,11 @@ def usable():
 
 def within(namespace, *command):
     """The command in that network namespace. Not by `ip netns exec`, which copies all mounts: a file system that others unmount then lives on."""
-    return ['nsenter', '--net=/run/netns/' + namespace, *command]
+    return ['nsenter', '--net=' + network_of(namespace), *command]
+
+
+def network_of(namespace):
+    return '/run/netns/' + namespace
 
 
 def remove_stale():
@@ -130,6 +134,8 @@ class Host(Skep):
 
     # -- stock clients
     def run(self, *argv, **kw):
+        if argv[0] == 'ceph':
+            return super().run(*argv, network=network_of(self.hosts.namespace(CLIENT)), **kw)
         return super().run(*self.hosts.on_client(argv), **kw)
 
     def popen(self, *argv, **kw):
@@ -256,7 +262,7 @@ class Hosts:
 
     def enter_client(self):
         """Puts the calling process (a child made for that) on the client's host."""
-        with open('/run/netns/' + self.namespace(CLIENT)) as f:
+        with open(network_of(self.namespace(CLIENT))) as f:
             if ctypes.CDLL(None, use_errno=True).setns(f.fileno(), CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), 'setns')
 
