@@ -4,6 +4,7 @@
 //! Not here: the command line (`skep`), the roles themselves (`mon`, `osd`).
 
 pub mod admin;
+mod alarms;
 mod clients;
 #[cfg(feature = "console")]
 mod console;
