@@ -42,10 +42,13 @@ fn attach(object: &mut Object<'_>, spec: ParentSpec, overlap: u64, reattach: boo
     object.must_exist()?;
     features::require(object, LAYERING)?;
     let size: u64 = object.need(keys::SIZE)?;
-    if !spec.exists() || overlap == 0 {
+    let had: Option<Parent> = object.get(keys::PARENT)?;
+    // A clone whose snapshots alone read from their parent can change it, unlike in 16.2.
+    let changes = reattach && had.is_some();
+    if !spec.exists() || overlap == 0 && !changes {
         return Err(Errno::EINVAL);
     }
-    if let Some(have) = object.get::<Parent>(keys::PARENT)?
+    if let Some(have) = &had
         && (have.head_overlap.is_some() || have.spec != spec)
         && !reattach
     {
@@ -53,7 +56,11 @@ fn attach(object: &mut Object<'_>, spec: ParentSpec, overlap: u64, reattach: boo
     }
     let parent = Parent {
         spec,
-        head_overlap: Some(overlap.min(size)),
+        // A head that has left its parent does not come back to it.
+        head_overlap: match had {
+            Some(had) if overlap == 0 && had.head_overlap.is_none() => None,
+            _ => Some(overlap.min(size)),
+        },
     };
     object.set(keys::PARENT, &parent)?;
     done()

@@ -3,7 +3,7 @@
 
 use super::Objects;
 use crate::memory::MemoryObject;
-use crate::rbd::types::Migration;
+use crate::rbd::types::{Migration, ParentSpec};
 use crate::registry::{CLASSES, LookupError, lookup};
 use bytes::Bytes;
 use denc::{Decode, Encode, Writer};
@@ -316,4 +316,36 @@ fn a_target_that_is_shrunk_sees_less_of_its_source() {
     assert_eq!(overlap_after(target, &[64 * MIB, 40 * MIB]), 32);
     assert_eq!(overlap_after(target, &[10 * MIB, 64 * MIB]), 10);
     assert_eq!(overlap_after(Migration::SOURCE, &[10 * MIB]), 32);
+}
+
+/// 16.2 refuses an overlap of 0 here, too, so that a clone that reads nothing stands against the abort of its parent's migration.
+#[test]
+fn a_clone_that_reads_nothing_can_change_its_parent() {
+    let mut objects = Objects::new(true);
+    let mut create = Writer::new();
+    create.u64(1 << 22);
+    create.u8(22);
+    create.u64(1);
+    create.blob(b"rbd_data.x");
+    assert_eq!(objects.call("header", "rbd", "create", &create.finish()).0, 0);
+    let mut attach = |image: &'static [u8], overlap: u64, again: bool| {
+        let mut w = Writer::new();
+        w.put(&ParentSpec {
+            pool: 1,
+            pool_namespace: Bytes::new(),
+            image_id: Bytes::from_static(image),
+            snap_id: 5,
+        });
+        w.u64(overlap);
+        w.bool(again);
+        objects.call("header", "rbd", "parent_attach", &w.finish()).0
+    };
+    let invalid = Errno::EINVAL.code();
+    assert_eq!(attach(b"a", 0, false).abs(), invalid.abs());
+    assert_eq!(attach(b"a", 0, true).abs(), invalid.abs(), "it has no parent so far");
+    assert_eq!(attach(b"a", 4096, false), 0);
+    assert_eq!(attach(b"b", 0, false).abs(), invalid.abs());
+    assert_eq!(attach(b"b", 0, true), 0);
+    let (_, got) = objects.call("header", "rbd", "parent_get", &[]);
+    assert_eq!(ParentSpec::from_bytes(&got).unwrap().image_id, b"b"[..]);
 }
