@@ -342,7 +342,11 @@ fn a_clone_that_reads_nothing_can_change_its_parent() {
     };
     let invalid = Errno::EINVAL.code();
     assert_eq!(attach(b"a", 0, false).abs(), invalid.abs());
-    assert_eq!(attach(b"a", 0, true).abs(), invalid.abs(), "it has no parent so far");
+    assert_eq!(
+        attach(b"a", 0, true).abs(),
+        invalid.abs(),
+        "it has no parent so far"
+    );
     assert_eq!(attach(b"a", 4096, false), 0);
     assert_eq!(attach(b"b", 0, false).abs(), invalid.abs());
     assert_eq!(attach(b"b", 0, true), 0);

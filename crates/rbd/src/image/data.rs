@@ -148,9 +148,9 @@ impl Inner {
         while done < length {
             let n = (length - done).min(LENGTH_MAX);
             let extents = self.fixed.layout.extents(offset + done, n);
-            let zeros = extents.iter().map(|e| {
+            let zeros = extents.into_iter().map(|e| async move {
                 let change = Change::Zero(e.offset, e.length);
-                self.change(view, e.object, change)
+                self.change(view, e.object, change).await
             });
             together::all(zeros).await?;
             done += n;

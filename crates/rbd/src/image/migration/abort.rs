@@ -5,12 +5,12 @@
 //! goes last: by it an abort that was cut short is found.
 
 use super::commit::remove_snaps;
-use super::{ABORTING, Migration, Record, carry, children, closed, forget, old, open_watched, record_of};
+use super::{ABORTING, Migration, Record, Records, carry, children, closed, forget, old, open_watched};
 use crate::error::or_missing;
 use crate::image::removal::leave_trash;
 use crate::image::trashing::give_name;
 use crate::image::{Image, locked};
-use crate::trash::{self, SOURCE_MIGRATION, STATE_NORMAL, STATE_RESTORING};
+use crate::trash::{self, STATE_NORMAL, STATE_RESTORING};
 use crate::{Error, Result, directory, names};
 use client::Client;
 use types::{Errno, NOSNAP};
@@ -20,49 +20,38 @@ type Progress<'a> = &'a (dyn Fn(u64, u64) + Send + Sync);
 pub async fn abort(client: &Client, migration: &Migration, progress: Progress<'_>) -> Result<()> {
     let source = &migration.source;
     let io = source.io(client);
-    let record = migration.target_record(client).await?;
-    let of_source = record_of(&io, &source.header()).await?;
-    let of_source =
-        of_source.filter(|r| r.header_type == Record::SOURCE && r.image_id == migration.target.id);
-    match (&record, &of_source) {
+    let records = Records::read(client, migration).await?;
+    let both = match (&records.target, &records.source) {
+        (Some(_), _) => Some(migration.confirm(client, &records).await?),
+        (None, Some(s)) if s.state == ABORTING && !records.target_exists => None,
         // Done by somebody else meanwhile, or it never was.
-        (None, None) => return Ok(()),
+        (None, None) if !records.target_exists => return Ok(()),
         // Once it is committed there is no way back.
-        (None, Some(r)) if r.state != ABORTING => {
+        (None, _) => {
             let what = format!("image '{}' is not migrating", migration.target.name);
             return Err(Error::refused(Errno::EINVAL, what));
         }
-        _ => {}
+    };
+    if both.as_ref().is_some_and(|(t, s)| t.mirroring || s.mirroring) {
+        let what =
+            "not supported: its mirroring has to be enabled again: run 'rbd migration abort' with a client";
+        return Err(Error::unsupported(what));
     }
     name_is_free(client, migration).await?;
-    match &record {
-        Some(record) => take_target_down(client, migration, record, progress).await?,
+    match &both {
+        Some(both) => take_target_down(client, migration, both, progress).await?,
         None => remove_names(client, migration).await?,
     }
     if source.is_old() {
         old::enter(&io, &source.name).await?;
-    } else if of_trash(client, migration).await? {
+    } else if migration.source_in_trash(client).await? {
         trash::mark(&io, &source.id, STATE_RESTORING, STATE_NORMAL).await?;
         give_name(&io, &source.id, &source.name).await?;
         leave_trash(&io, &source.id).await?;
     }
-    match of_source {
+    match records.source {
         Some(_) => forget(&io, &source.header()).await,
         None => Ok(()),
-    }
-}
-
-/// The source is in the trash still, put there by `prepare`.
-async fn of_trash(client: &Client, migration: &Migration) -> Result<bool> {
-    let source = &migration.source;
-    match trash::get(&source.io(client), &source.id).await {
-        Ok(entry) if entry.source == SOURCE_MIGRATION => Ok(true),
-        Ok(_) => Err(Error::refused(
-            Errno::EBUSY,
-            format!("the source '{}' was put into the trash by somebody", source.name),
-        )),
-        Err(e) if e.is_not_found() => Ok(false),
-        Err(e) => Err(e),
     }
 }
 
@@ -85,7 +74,7 @@ async fn name_is_free(client: &Client, migration: &Migration) -> Result<()> {
         );
         return Err(Error::refused(Errno::EEXIST, what));
     }
-    if !source.is_old() && !of_trash(client, migration).await? {
+    if !source.is_old() && !migration.source_in_trash(client).await? {
         // An abort that was cut short has named it already.
         let named = directory::name_of(&io, &source.id).await?;
         if named != source.name {
@@ -101,7 +90,7 @@ async fn name_is_free(client: &Client, migration: &Migration) -> Result<()> {
 async fn take_target_down(
     client: &Client,
     migration: &Migration,
-    record: &Record,
+    both: &(Record, Record),
     progress: Progress<'_>,
 ) -> Result<()> {
     let source = &migration.source;
@@ -111,7 +100,7 @@ async fn take_target_down(
     };
     let done = async {
         let target = migration.open_target(client).await?;
-        let done = take_down(client, migration, record, (&image, &target), progress).await;
+        let done = take_down(client, migration, both, (&image, &target), progress).await;
         closed(target, done).await
     };
     let done = done.await;
@@ -122,19 +111,37 @@ async fn take_target_down(
 async fn take_down(
     client: &Client,
     migration: &Migration,
-    record: &Record,
+    (record, of_source): &(Record, Record),
     (source, target): (&Image, &Image),
     progress: Progress<'_>,
 ) -> Result<()> {
     let inner = &target.inner;
     let _alone = inner.alone().await?;
-    if inner.io.watchers(&inner.header_oid).await?.len() > 1 {
-        return Err(Error::refused(Errno::EBUSY, "somebody has the target open"));
+    let is_open = async || Ok::<bool, Error>(inner.io.watchers(&inner.header_oid).await?.len() > 1);
+    let busy = || Error::refused(Errno::EBUSY, "somebody has the target open");
+    if is_open().await? {
+        return Err(busy());
     }
-    children::check(inner, record).await?;
-    migration.set_states(client, ABORTING, "").await?;
+    children::check(client, migration, inner, record).await?;
+    // The target's first: a commit begins with that one, and so either it or the abort goes on.
+    migration
+        .change_target(client, &[record.state], ABORTING, "")
+        .await?;
+    migration
+        .change_source(client, &[of_source.state], ABORTING, "")
+        .await?;
+    // From here on nobody can open it; somebody may have done so before.
+    if is_open().await? {
+        migration
+            .change_source(client, &[ABORTING], of_source.state, "")
+            .await?;
+        migration
+            .change_target(client, &[ABORTING], record.state, "")
+            .await?;
+        return Err(busy());
+    }
     let view = inner.seen();
-    carry::carry_back(source, inner, record).await?;
+    carry::carry_back(source, inner, record, &|done, all| progress(done, 2 * all)).await?;
     children::give_back(client, migration, record, &view.header).await?;
     children::change_group(client, migration).await?;
     inner.refresh().await?;
@@ -146,7 +153,8 @@ async fn take_down(
     // A copy that was cut short may have left some that only snapshots need.
     let end = inner.fixed.layout.objects(sizes(source).max(sizes(target)));
     remove_snaps(inner).await?;
-    inner.remove_data_objects(&inner.seen(), end, progress).await?;
+    let second = |done, all| progress(all + done, 2 * all);
+    inner.remove_data_objects(&inner.seen(), end, &second).await?;
     if let Some(parent) = &inner.seen().header.parent {
         inner.leave_parent(parent).await?;
     }

@@ -3,6 +3,7 @@
 
 use super::Record;
 use super::content::{Piece, differing, joined};
+use super::execute::at_once;
 use super::times::{Times, has_head};
 use crate::image::{Image, Inner, View};
 use crate::{Result, together};
@@ -13,12 +14,18 @@ use std::sync::Arc;
 const LOOK: u64 = 256;
 
 /// `source` can be written; nobody writes to `target`.
-pub(super) async fn carry_back(source: &Image, target: &Inner, record: &Record) -> Result<()> {
+pub(super) async fn carry_back(
+    source: &Image,
+    target: &Inner,
+    record: &Record,
+    progress: &(dyn Fn(u64, u64) + Send + Sync),
+) -> Result<()> {
     let view = target.seen();
     let ids: Vec<u64> = view.header.snaps.iter().map(|s| s.id).collect();
     let times = Times::new(&record.snap_seqs, &ids)?;
     let limit = record.overlap.min(view.header.size).min(source.size().await?);
     let end = target.fixed.layout.objects(limit);
+    let at_once = at_once(&target.fixed.layout);
     let mut from = 0;
     while from < end {
         let to = end.min(from + LOOK);
@@ -32,9 +39,14 @@ pub(super) async fn carry_back(source: &Image, target: &Inner, record: &Record) 
             }
         });
         let there: Vec<u64> = together::all(asked).await?.into_iter().flatten().collect();
-        for object in there {
-            carry_object(source, target, view, object, limit).await?;
+        for group in there.chunks(at_once as usize) {
+            let carried = group
+                .iter()
+                .map(|o| carry_object(source, target, view, *o, limit));
+            together::all(carried).await?;
+            progress(group.last().map_or(from, |o| *o), end);
         }
+        progress(to, end);
         from = to;
     }
     Ok(())

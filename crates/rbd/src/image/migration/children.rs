@@ -10,13 +10,18 @@ use client::{Client, IoCtx, Operation};
 use denc::Reader;
 use objclass::rbd::types::{ChildSpec, Group, GroupImage, GroupImageStatus, ParentSpec};
 use std::collections::BTreeSet;
-use types::{Errno, NOSNAP};
+use types::Errno;
 
 /// Of an image in a group: it is whole.
 const ATTACHED: u8 = 0;
 
-/// Clones of snapshots that the source has not would lose their parent.
-pub(super) async fn check(target: &Inner, record: &Record) -> Result<()> {
+/// Before anything changes: clones of snapshots that the source has not would lose their parent, and each other one must be able to change it.
+pub(super) async fn check(
+    client: &Client,
+    migration: &Migration,
+    target: &Inner,
+    record: &Record,
+) -> Result<()> {
     let header = &target.seen().header;
     let own = |id: &u64| !record.snap_seqs.values().any(|d| d == id);
     for snap in header.snaps.iter().filter(|s| own(&s.id)) {
@@ -28,6 +33,14 @@ pub(super) async fn check(target: &Inner, record: &Record) -> Result<()> {
             return Err(Error::refused(Errno::EBUSY, what));
         }
     }
+    for link in links(client, migration, record, header) {
+        for child in link.new_children().await? {
+            link.overlap(&io_of(client, &child), &child.image_id).await?;
+        }
+        for (io, child) in link.old_children().await? {
+            link.overlap(&io, &child).await?;
+        }
+    }
     Ok(())
 }
 
@@ -37,20 +50,46 @@ pub(super) async fn give_back(
     record: &Record,
     header: &Header,
 ) -> Result<()> {
-    for (of_source, of_target) in &record.snap_seqs {
-        if header.snap(*of_target).is_some() {
-            let link = Link {
-                client,
-                source: &migration.source,
-                target: &migration.target,
-                of_source: *of_source,
-                of_target: *of_target,
-            };
-            link.give_back_new().await?;
-            link.give_back_old().await?;
-        }
+    for link in links(client, migration, record, header) {
+        link.give_back_new().await?;
+        link.give_back_old().await?;
     }
     Ok(())
+}
+
+fn links<'a>(
+    client: &'a Client,
+    migration: &'a Migration,
+    record: &Record,
+    header: &Header,
+) -> Vec<Link<'a>> {
+    let there = record
+        .snap_seqs
+        .iter()
+        .filter(|(_, t)| header.snap(**t).is_some());
+    let link = |(of_source, of_target): (&u64, &u64)| Link {
+        client,
+        source: &migration.source,
+        target: &migration.target,
+        of_source: *of_source,
+        of_target: *of_target,
+    };
+    there.map(link).collect()
+}
+
+fn io_of(client: &Client, child: &ChildSpec) -> IoCtx {
+    let mut io = client.pool_by_id(child.pool);
+    io.set_namespace(child.pool_namespace.clone());
+    io
+}
+
+fn spec(place: &Place, snap_id: u64) -> ParentSpec {
+    ParentSpec {
+        pool: place.pool,
+        pool_namespace: place.namespace.clone().into_bytes().into(),
+        image_id: place.id.clone().into_bytes().into(),
+        snap_id,
+    }
 }
 
 /// A snapshot at both sides.
@@ -63,35 +102,19 @@ struct Link<'a> {
 }
 
 impl Link<'_> {
-    async fn give_back_new(&self) -> Result<()> {
-        let (from, to) = (self.target.io(self.client), self.source.io(self.client));
+    async fn new_children(&self) -> Result<BTreeSet<ChildSpec>> {
         let op = Operation::new().rbd("children_list", |w| w.u64(self.of_target));
-        let children: BTreeSet<ChildSpec> = match ask(&from, &self.target.header(), op).await {
-            Ok(done) => Reader::new(done.step(0)?.data.clone()).get()?,
-            Err(e) if e.is_not_found() => return Ok(()),
-            Err(e) => return Err(e),
-        };
-        for child in children {
-            let mut io = self.client.pool_by_id(child.pool);
-            io.set_namespace(child.pool_namespace.clone());
-            self.attach(&io, &child.image_id).await?;
-            let op = Operation::new().rbd_write("child_attach", |w| {
-                w.u64(self.of_source);
-                w.put(&child);
-            });
-            there_already(ask(&to, &self.source.header(), op).await.map(drop))?;
-            let op = Operation::new().rbd_write("child_detach", |w| {
-                w.u64(self.of_target);
-                w.put(&child);
-            });
-            error::or_missing(ask(&from, &self.target.header(), op).await.map(drop))?;
+        match ask(&self.target.io(self.client), &self.target.header(), op).await {
+            Ok(done) => Ok(Reader::new(done.step(0)?.data.clone()).get()?),
+            Err(e) if e.is_not_found() => Ok(BTreeSet::new()),
+            Err(e) => Err(e),
         }
-        Ok(())
     }
 
     /// Those of the older way of cloning: they are listed where they are, in the namespace of their parent.
-    async fn give_back_old(&self) -> Result<()> {
+    async fn old_children(&self) -> Result<Vec<(IoCtx, Bytes)>> {
         let pools: Vec<i64> = self.client.map()?.pools.keys().copied().collect();
+        let mut all = Vec::new();
         for pool in pools {
             let mut io = self.client.pool_by_id(pool);
             io.set_namespace(self.target.namespace.clone().into_bytes());
@@ -105,38 +128,76 @@ impl Link<'_> {
                 Err(e) if e.is_not_found() => continue,
                 Err(e) => return Err(e),
             };
-            for child in children {
-                let row = |place: &Place, snap: u64| {
-                    let (pool, id, child) = (place.pool, place.id.clone(), child.clone());
-                    move |w: &mut denc::Writer| {
-                        w.i64(pool);
-                        w.string(&id);
-                        w.u64(snap);
-                        w.blob(&child);
-                    }
-                };
-                let add = Operation::new().rbd_write("add_child", row(self.source, self.of_source));
-                there_already(ask(&io, names::CHILDREN, add).await.map(drop))?;
-                self.attach(&io, &child).await?;
-                let remove = Operation::new().rbd_write("remove_child", row(self.target, self.of_target));
-                error::or_missing(ask(&io, names::CHILDREN, remove).await.map(drop))?;
+            all.extend(children.into_iter().map(|c| (io.clone(), c)));
+        }
+        Ok(all)
+    }
+
+    async fn give_back_new(&self) -> Result<()> {
+        let (from, to) = (self.target.io(self.client), self.source.io(self.client));
+        for child in self.new_children().await? {
+            let io = io_of(self.client, &child);
+            if let Some(overlap) = self.overlap(&io, &child.image_id).await? {
+                self.attach(&io, &child.image_id, overlap).await?;
+                let op = Operation::new().rbd_write("child_attach", |w| {
+                    w.u64(self.of_source);
+                    w.put(&child);
+                });
+                there_already(ask(&to, &self.source.header(), op).await.map(drop))?;
             }
+            let op = Operation::new().rbd_write("child_detach", |w| {
+                w.u64(self.of_target);
+                w.put(&child);
+            });
+            error::or_missing(ask(&from, &self.target.header(), op).await.map(drop))?;
         }
         Ok(())
     }
 
-    /// The clone reads from the source's snapshot from now on.
-    async fn attach(&self, io: &IoCtx, child: &Bytes) -> Result<()> {
+    async fn give_back_old(&self) -> Result<()> {
+        for (io, child) in self.old_children().await? {
+            let row = |place: &Place, snap: u64| {
+                let (pool, id, child) = (place.pool, place.id.clone(), child.clone());
+                move |w: &mut denc::Writer| {
+                    w.i64(pool);
+                    w.string(&id);
+                    w.u64(snap);
+                    w.blob(&child);
+                }
+            };
+            if let Some(overlap) = self.overlap(&io, &child).await? {
+                let add = Operation::new().rbd_write("add_child", row(self.source, self.of_source));
+                there_already(ask(&io, names::CHILDREN, add).await.map(drop))?;
+                self.attach(&io, &child, overlap).await?;
+            }
+            let remove = Operation::new().rbd_write("remove_child", row(self.target, self.of_target));
+            error::or_missing(ask(&io, names::CHILDREN, remove).await.map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that the clone's head reads from the snapshot. None: it is gone, or it is no clone of this snapshot (any more), whatever the list says.
+    async fn overlap(&self, io: &IoCtx, child: &Bytes) -> Result<Option<u64>> {
         let oid = names::header(&String::from_utf8_lossy(child));
-        let overlap = header::read(io, &oid).await?.overlap_at(NOSNAP);
-        let spec = ParentSpec {
-            pool: self.source.pool,
-            pool_namespace: self.source.namespace.clone().into_bytes().into(),
-            image_id: self.source.id.clone().into_bytes().into(),
-            snap_id: self.of_source,
+        let parent = match header::read(io, &oid).await {
+            Ok(header) => header.parent,
+            Err(e) if e.is_not_found() => return Ok(None),
+            Err(e) => return Err(e.about("a clone of the target")),
         };
+        // Of the source by now: an earlier attempt came as far.
+        let either = [
+            spec(self.target, self.of_target),
+            spec(self.source, self.of_source),
+        ];
+        let ours = parent.filter(|p| either.contains(&p.spec));
+        Ok(ours.map(|p| p.overlap))
+    }
+
+    /// The clone reads from the source's snapshot from now on.
+    async fn attach(&self, io: &IoCtx, child: &Bytes, overlap: u64) -> Result<()> {
+        let oid = names::header(&String::from_utf8_lossy(child));
         let op = Operation::new().rbd_write("parent_attach", |w| {
-            w.put(&spec);
+            w.put(&spec(self.source, self.of_source));
             w.u64(overlap);
             w.bool(true);
         });

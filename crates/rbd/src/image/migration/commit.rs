@@ -3,7 +3,7 @@
 //! Order: the target's record goes first, which is the moment of the commit; then the source's snapshots, its data, its header, its place in the trash.
 //! What was cut short behind the first step is found by the source's record, which names the target.
 
-use super::{EXECUTED, Migration, Record, closed, forget, old, open_watched, record_of};
+use super::{EXECUTED, Migration, Records, closed, old, open_watched};
 use crate::error::or_missing;
 use crate::header::{UNPROTECTED, UNPROTECTING};
 use crate::image::removal::leave_trash;
@@ -24,36 +24,51 @@ pub async fn commit(client: &Client, migration: &Migration, progress: Progress<'
             format!("image '{}' has not completed migration", target.name),
         )
     };
-    let record = migration.target_record(client).await?;
-    if record.as_ref().is_some_and(|r| r.state != EXECUTED) {
+    let records = Records::read(client, migration).await?;
+    let of_target = records.target.as_ref();
+    if of_target.is_some_and(|r| r.state != EXECUTED)
+        || records.source.as_ref().is_some_and(|r| r.state != EXECUTED)
+    {
         return Err(unready());
     }
-    if record.as_ref().is_some_and(|r| r.mirroring) {
+    if of_target.is_some_and(|r| r.mirroring) {
         let what =
             "not supported: its mirroring has to be enabled again: run 'rbd migration commit' with a client";
         return Err(Error::unsupported(what));
     }
-    let io = source.io(client);
-    let of_source = record_of(&io, &source.header()).await?;
-    match &of_source {
-        Some(r) if r.header_type != Record::SOURCE || r.image_id != target.id || r.state != EXECUTED => {
-            return Err(unready());
-        }
+    match (of_target, &records.source) {
         // It is gone, all but its place in the trash.
-        None if record.is_none() => return remove_rest(migration, client).await,
-        None => {}
-        Some(_) => {}
+        (Some(_), None) if !records.source_exists => {
+            migration.free_target(client, EXECUTED).await?;
+            return remove_rest(migration, client).await;
+        }
+        (Some(_), _) => drop(migration.confirm(client, &records).await?),
+        // What the source held would be nowhere.
+        (None, Some(_)) if !records.target_exists => {
+            let what = format!(
+                "the target '{}' is gone: abort the migration with a client",
+                target.name
+            );
+            return Err(Error::refused(Errno::EINVAL, what));
+        }
+        (None, Some(_)) if !migration.source_in_trash(client).await? => return Err(unready()),
+        (None, Some(_)) => {}
+        (None, None) if records.source_exists => return Err(unready()),
+        (None, None) => return remove_rest(migration, client).await,
     }
+    let io = source.io(client);
     let image = match source.is_old() {
         true => old::open(&io, &source.name, NOSNAP, false).await?,
         false => open_watched(io.clone(), source.id.clone()).await?,
     };
     let done = async {
-        if image.inner.seen().header.snaps.iter().any(|s| s.child_count > 0) {
-            return Err(Error::refused(Errno::EBUSY, "the source has clones"));
+        for snap in &image.inner.seen().header.snaps {
+            if snap.child_count > 0 || !source.is_old() && image.inner.has_old_children(snap.id).await? {
+                return Err(Error::refused(Errno::EBUSY, "the source has clones"));
+            }
         }
-        if record.is_some() {
-            forget(&target.io(client), &target.header()).await?;
+        if records.target.is_some() {
+            migration.free_target(client, EXECUTED).await?;
         }
         match source.is_old() {
             true => old::remove(&image, &source.name, progress).await,
@@ -84,10 +99,17 @@ pub(super) async fn remove_snaps(inner: &Arc<Inner>) -> Result<()> {
         inner.drop_snap(snap.id).await?;
         inner.refresh().await?;
     }
-    Ok(())
+    // One that has got a clone meanwhile stays, and its data with it.
+    match inner.seen().header.snaps.first() {
+        Some(left) => Err(Error::refused(
+            Errno::EBUSY,
+            format!("snapshot '{}' has clones", left.name),
+        )),
+        None => Ok(()),
+    }
 }
 
-/// An earlier commit came as far as the source's header.
+/// An earlier commit came as far as the source's header, which is gone.
 async fn remove_rest(migration: &Migration, client: &Client) -> Result<()> {
     let (io, id) = (migration.source.io(client), &migration.source.id);
     if migration.source.is_old() {
@@ -98,10 +120,6 @@ async fn remove_rest(migration: &Migration, client: &Client) -> Result<()> {
         // Another one's, or gone.
         Ok(_) => return Ok(()),
         Err(e) => return or_missing(Err(e)),
-    }
-    if crate::directory::exists(&io, &names::header(id)).await? {
-        let what = format!("image '{id}' in the trash says nothing of a migration");
-        return Err(Error::refused(Errno::EINVAL, what));
     }
     trash::mark_removing(&io, id).await?;
     or_missing(io.remove(names::object_map(id, NOSNAP)).await.map_err(Into::into))?;

@@ -6,11 +6,15 @@
 use super::content::{Content, Piece, pieces};
 use super::source::{Source, Under};
 use super::times::Times;
-use super::{EXECUTED, EXECUTING, Migration, PREPARED, Record, closed, record_of, tell};
+use super::{
+    EXECUTED, EXECUTING, Migration, PREPARED, Record, Records, closed, is_another_version, record_of, tell,
+};
 use crate::calls::Calls;
 use crate::header::ask;
+use crate::image::diff::state_at;
 use crate::image::{Image, Inner, View, detached};
-use crate::{Error, Result, error, features, together};
+use crate::{Error, Layout, Result, features, together};
+use client::core::SnapSet;
 use client::{Client, Operation};
 use objclass::rbd::object_map::{CLEAN, EXISTS, NONEXISTENT};
 use std::sync::Arc;
@@ -29,10 +33,13 @@ type Progress<'a> = &'a (dyn Fn(u64, u64) + Send + Sync);
 
 /// One that was executed already is not executed again.
 pub async fn execute(client: &Client, migration: &Migration, progress: Progress<'_>) -> Result<()> {
-    let record = migration.target_record(client).await?;
     let name = &migration.target.name;
     let refused = |what: &str| Error::refused(Errno::EINVAL, format!("image '{name}' {what}"));
-    let record = record.ok_or_else(|| refused("is not migrating"))?;
+    let records = Records::read(client, migration).await?;
+    if records.target.is_none() {
+        return Err(refused("is not migrating"));
+    }
+    let (record, _) = migration.confirm(client, &records).await?;
     match record.state {
         EXECUTED => return Ok(()),
         PREPARED | EXECUTING => {}
@@ -53,9 +60,10 @@ async fn copy_all(
     let inner = &target.inner;
     let source = Source::open(client, &migration.source, record, inner).await?;
     let source = Arc::new(source);
-    migration.set_states(client, EXECUTING, "").await?;
+    let ready = [PREPARED, EXECUTING, EXECUTED];
+    set_states(client, migration, &ready, EXECUTING, "").await?;
     let (end, mut percent) = (source.objects(), 0);
-    let at_once = (BYTES >> inner.fixed.layout.order()).clamp(1, OBJECTS);
+    let at_once = at_once(&inner.fixed.layout);
     let mut from = 0;
     while from < end {
         let to = end.min(from + LOOK);
@@ -74,12 +82,23 @@ async fn copy_all(
         if now > percent {
             percent = now;
             let text = format!("{percent}% complete");
-            migration.set_states(client, EXECUTING, &text).await?;
+            set_states(client, migration, &[EXECUTING], EXECUTING, &text).await?;
         }
     }
-    migration.set_states(client, EXECUTED, "").await?;
+    set_states(client, migration, &[EXECUTING], EXECUTED, "").await?;
     tell(&inner.io, &inner.header_oid).await;
     Ok(())
+}
+
+/// Objects of so many bytes that are worked on at once.
+pub(super) fn at_once(layout: &Layout) -> u64 {
+    (BYTES >> layout.order()).clamp(1, OBJECTS)
+}
+
+/// In both headers, the source's first, as Ceph does it.
+async fn set_states(client: &Client, migration: &Migration, from: &[u8], to: u8, text: &str) -> Result<()> {
+    migration.change_source(client, from, to, text).await?;
+    migration.change_target(client, from, to, text).await
 }
 
 impl Inner {
@@ -93,12 +112,17 @@ impl Inner {
             target: self,
             view: &view,
             source,
+            overlap: record.overlap,
             times: &Times::new(&record.snap_seqs, &ids)?,
         };
-        together::all(group.iter().map(|(object, under)| copy.object(*object, under))).await?;
+        let copied = group.iter().map(|(object, under)| async {
+            let version = copy.object(*object, under).await?;
+            Ok::<_, Error>((*object, version))
+        });
+        let copied = together::all(copied).await?;
         match view.header.has(features::EXCLUSIVE_LOCK) {
             true => Ok(()),
-            false => self.cut_again(record.overlap, group).await,
+            false => self.cut_again(record.overlap, &copied).await,
         }
     }
 
@@ -109,23 +133,29 @@ impl Inner {
         record.filter(|r| r.state == EXECUTING).ok_or_else(stopped)
     }
 
-    /// A target without the lock may have been shrunk while the group was copied.
-    async fn cut_again(&self, overlap: u64, group: &[(u64, Under)]) -> Result<()> {
+    /// A target without the lock may have been shrunk while the group was copied. `copied`: objects, with the versions that our last writes
+    /// have made of them: what a client has written since stays.
+    async fn cut_again(&self, overlap: u64, copied: &[(u64, Option<u64>)]) -> Result<()> {
         let now = self.executing().await?.overlap;
         if now >= overlap {
             return Ok(());
         }
         self.refresh().await?;
         let view = self.seen();
-        let (layout, size) = (&self.fixed.layout, view.header.size);
-        for (object, _) in group {
-            let left = layout.used(*object, size.min(overlap));
-            let oid = self.data_oid(*object);
-            if left == 0 {
-                error::or_missing(view.data.remove(&oid).await.map_err(Into::into))?;
-            } else if left < layout.used(*object, overlap) {
-                let cut = Operation::new().assert_exists().truncate(left);
-                error::or_missing(ask(&view.data, &oid, cut).await.map(drop))?;
+        let layout = &self.fixed.layout;
+        for (object, version) in copied {
+            let left = layout.used(*object, now);
+            let Some(version) = version.filter(|_| left < layout.used(*object, overlap)) else {
+                continue;
+            };
+            let cut = Operation::new().assert_version(version);
+            let cut = match left {
+                0 => cut.remove(),
+                left => cut.truncate(left),
+            };
+            match ask(&view.data, &self.data_oid(*object), cut).await {
+                Err(e) if e.is_not_found() || is_another_version(&e) => {}
+                done => drop(done?),
             }
         }
         Ok(())
@@ -145,14 +175,20 @@ struct Copy<'a> {
     target: &'a Inner,
     view: &'a Arc<View>,
     source: &'a Source,
+    /// That of the record.
+    overlap: u64,
     times: &'a Times,
 }
 
 impl Copy<'_> {
-    async fn object(&self, object: u64, under: &Under) -> Result<()> {
+    /// The version that the last write has made; None: nothing was written.
+    async fn object(&self, object: u64, under: &Under) -> Result<Option<u64>> {
         let oid = self.target.data_oid(object);
         match self.view.data.list_snaps(&oid).await {
-            Ok(set) if self.times.is_whole(&set) => return Ok(()),
+            Ok(set) if self.times.is_whole(&set) => {
+                self.check_snaps(object, under, &set).await?;
+                return Ok(None);
+            }
             Err(e) if !e.is_not_found() => return Err(e.into()),
             _ => {}
         }
@@ -162,6 +198,7 @@ impl Copy<'_> {
         // Since the newest snapshot of the target that is behind us.
         let mut changed = false;
         let mut written = false;
+        let (mut version, mut refused) = (None, false);
         for (at, moment) in self.times.moments.iter().enumerate() {
             let now_key = self.source.key(object, at, under);
             let now = match key.as_ref() == Some(&now_key) {
@@ -178,14 +215,45 @@ impl Copy<'_> {
                     self.target.mark(object, EXISTS).await?;
                 }
                 written = true;
-                self.write(&oid, at, made).await?;
+                match self.write(&oid, at, made).await? {
+                    Some(new) => version = Some(new),
+                    None => refused = true,
+                }
             }
             (before, key) = (now, Some(now_key));
         }
-        match written {
-            true => self.mark_head(object, before.is_some(), changed).await,
-            false => Ok(()),
+        if written {
+            self.mark_head(object, before.is_some(), changed).await?;
         }
+        // A client may have been faster, where the target has no lock.
+        if refused {
+            let set = self.view.data.list_snaps(&oid).await?;
+            self.check_snaps(object, under, &set).await?;
+        }
+        Ok(version)
+    }
+
+    /// Of an object that the target's head does not read from the source, but snapshots do (the source was larger then): a client that writes to it, since the target
+    /// has grown, copies nothing for the snapshots, and their states cannot be put below its own any more.
+    async fn check_snaps(&self, object: u64, under: &Under, set: &SnapSet) -> Result<()> {
+        if self.target.fixed.layout.used(object, self.overlap) > 0 {
+            return Ok(());
+        }
+        for (at, moment) in self.times.moments.iter().enumerate() {
+            let Some(snap) = moment.snap.filter(|s| *s != NOSNAP) else {
+                continue;
+            };
+            if state_at(set, snap).is_none() && self.source.content(object, at, under).await?.is_some() {
+                let name = self.view.header.snap(snap).map_or("", |s| s.name.as_str());
+                let what = format!(
+                    "object {} of the target was written before it had what snapshot '{name}' has in it: \
+                     remove that snapshot from the target, or abort the migration",
+                    self.target.data_oid(object)
+                );
+                return Err(Error::refused(Errno::EINVAL, what));
+            }
+        }
+        Ok(())
     }
 
     /// The maps of the target's snapshots that see a state: its own one; behind the head, those that were made since `prepare`. Whether
@@ -236,8 +304,8 @@ impl Copy<'_> {
         }
     }
 
-    /// One state. The object may be as far already: by an earlier attempt, or by a client.
-    async fn write(&self, oid: &str, moment: usize, made: Vec<Piece>) -> Result<()> {
+    /// One state, and the version that this makes. None: the object is as far already, by an earlier attempt, or by a client.
+    async fn write(&self, oid: &str, moment: usize, made: Vec<Piece>) -> Result<Option<u64>> {
         let context = &self.times.moments[moment].context;
         let size = self.target.fixed.layout.object_size();
         let op = Operation::new().rbd_write("assert_snapc_seq", |w| {
@@ -253,8 +321,8 @@ impl Copy<'_> {
         let mut io = self.view.beneath.clone();
         io.set_snap_context(context.clone());
         match ask(&io, oid, op).await {
-            Err(e) if e.errno() == Errno::ERANGE || removes && e.is_not_found() => Ok(()),
-            done => done.map(drop),
+            Err(e) if e.errno() == Errno::ERANGE || removes && e.is_not_found() => Ok(None),
+            done => Ok(Some(done?.version)),
         }
     }
 }

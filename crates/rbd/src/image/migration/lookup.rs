@@ -1,8 +1,8 @@
 //! Which migration somebody means who names an image: its target, or its source, also after a commit or an abort that was cut short.
 
-use super::{ABORTING, Migration, Place, Record, check_kind, record_of};
+use super::{ABORTING, Migration, Place, Record, Records, check_kind, record_of};
 use crate::trash::SOURCE_MIGRATION;
-use crate::{Result, directory, names, trash};
+use crate::{Error, Result, directory, names, trash};
 use client::IoCtx;
 use types::Errno;
 
@@ -45,12 +45,24 @@ async fn named(io: &IoCtx, name: &str) -> Result<Option<Place>> {
         Err(e) if e.is_not_found() => {}
         Err(e) => return Err(e),
     }
-    for (id, entry) in trash::list(io).await? {
-        if entry.source == SOURCE_MIGRATION && entry.name == name {
-            return Ok(Some(place_in(io, name, id)));
-        }
+    let entries = trash::list(io).await?.into_iter();
+    let fitting = entries.filter(|(_, e)| e.source == SOURCE_MIGRATION && e.name == name);
+    let id = only(name, fitting.map(|(id, _)| id).collect())?;
+    Ok(id.map(|id| place_in(io, name, id)))
+}
+
+/// Several images that are moved may have had the same name.
+fn only(name: &str, mut ids: Vec<String>) -> Result<Option<String>> {
+    match ids.len() {
+        0 | 1 => Ok(ids.pop()),
+        _ => Err(Error::refused(
+            Errno::EINVAL,
+            format!(
+                "several images that are being migrated were named '{name}' (ids {}): name the target",
+                ids.join(", ")
+            ),
+        )),
     }
-    Ok(None)
 }
 
 async fn standing(io: &IoCtx, place: Place, record: &Record) -> Result<Standing> {
@@ -66,7 +78,7 @@ async fn standing(io: &IoCtx, place: Place, record: &Record) -> Result<Standing>
             target: place,
         },
     };
-    let of_target = migration.target_record(io.client()).await?;
+    let of_target = Records::read(io.client(), &migration).await?.target;
     Ok(Standing {
         state: of_target.as_ref().map_or(record.state, |r| r.state),
         has_target: of_target.is_some(),
@@ -106,4 +118,21 @@ async fn search(io: &IoCtx, name: &str, known: Option<&Place>) -> Result<Option<
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_several_had_means_none_of_them() {
+        let ids = |ids: &[&str]| ids.iter().map(|i| i.to_string()).collect::<Vec<_>>();
+        assert_eq!(only("vm", ids(&[])).unwrap(), None);
+        assert_eq!(only("vm", ids(&["1a"])).unwrap(), Some("1a".into()));
+        let e = only("vm", ids(&["1a", "2b"])).unwrap_err();
+        assert!(
+            e.errno() == Errno::EINVAL && e.to_string().contains("1a, 2b"),
+            "{e}"
+        );
+    }
 }

@@ -6,7 +6,7 @@
 //! snapshots stands for which of the source; the newest of these is the *cut*: an object whose snapset is not older has all of the source.
 //!
 //! Invariants: what a client has written to the target is never overwritten: each write of ours is refused by the OSD
-//! (`assert_snapc_seq`) if the object is further. Every step can be done again after it was cut short. Nothing of the source goes before
+//! (`assert_snapc_seq`) if the object is further. Nothing is done by one record alone: the other header has to confirm it ([`records`]). Every step can be done again after it was cut short. Nothing of the source goes before
 //! the target's record says that all was copied, nothing of the target before the source's name is known to be free.
 //!
 //! Not here: `prepare`; images whose source is no image of a pool; mirroring, which has to be switched on again by a client.
@@ -19,6 +19,7 @@ mod content;
 mod execute;
 mod lookup;
 mod old;
+mod records;
 mod source;
 mod times;
 
@@ -26,6 +27,8 @@ pub use abort::abort;
 pub use commit::commit;
 pub use execute::execute;
 pub use lookup::{Standing, find};
+
+use records::{Records, is_another_version, record_of};
 
 use super::Image;
 use super::open::{At, Use};
@@ -35,10 +38,9 @@ use crate::notify::Message;
 use crate::{Error, Result, names};
 use bytes::Bytes;
 use client::{Client, IoCtx, Operation};
-use denc::{Decode, Encode};
+use denc::Encode;
 use objclass::rbd::types::Migration as Record;
 use std::time::Duration;
-use types::Errno;
 
 /// States of a record.
 pub const PREPARED: u8 = 2;
@@ -94,24 +96,6 @@ pub struct Migration {
     pub target: Place,
 }
 
-/// None: there is no such header, or it says nothing of a migration.
-async fn record_of(io: &IoCtx, header: &str) -> Result<Option<Record>> {
-    let op = Operation::new().rbd("migration_get", |_| {});
-    match ask(io, header, op).await {
-        Ok(done) => Ok(Some(Record::from_bytes(&done.step(0)?.data)?)),
-        Err(e) if matches!(e.errno(), Errno::ENOENT | Errno::EINVAL) => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
-async fn set_state(io: &IoCtx, header: &str, state: u8, text: &str) -> Result<()> {
-    let op = Operation::new().rbd_write("migration_set_state", |w| {
-        w.u8(state);
-        w.string(text);
-    });
-    ask(io, header, op).await.map(drop)
-}
-
 async fn forget(io: &IoCtx, header: &str) -> Result<()> {
     let op = Operation::new().rbd_write("migration_remove", |_| {});
     ask(io, header, op).await?;
@@ -130,23 +114,6 @@ async fn tell(io: &IoCtx, header: &str) {
 }
 
 impl Migration {
-    /// In both headers, the source's first, as Ceph does it.
-    async fn set_states(&self, client: &Client, state: u8, text: &str) -> Result<()> {
-        for place in [&self.source, &self.target] {
-            set_state(&place.io(client), &place.header(), state, text).await?;
-        }
-        Ok(())
-    }
-
-    /// The record of the target; the source's may be gone.
-    async fn target_record(&self, client: &Client) -> Result<Option<Record>> {
-        let io = self.target.io(client);
-        let record = record_of(&io, &self.target.header()).await?;
-        let ours = record.filter(|r| r.header_type == Record::DESTINATION);
-        check_kind(ours.as_ref())?;
-        Ok(ours)
-    }
-
     /// To be closed.
     async fn open_target(&self, client: &Client) -> Result<Image> {
         open_watched(self.target.io(client), self.target.id.clone()).await
