@@ -634,6 +634,148 @@ def test_what_was_cut_short_can_be_added_again(cluster, images, second, tmp_path
     assert of_target not in cluster.rados(images.pool, 'ls').out
 
 
+def record_of(kind, pool, name, ident, state):
+    """A header's record of a migration, as it goes over the wire."""
+    def blob(text):
+        return struct.pack('<I', len(text)) + text.encode()
+    body = struct.pack('<Bq', kind, pool) + blob('') + blob(name) + blob(ident) + struct.pack('<IQ??B', 0, 4 * OBJECT, False, False, state)
+    body += blob('') + struct.pack('<B', 0) + blob('')
+    return struct.pack('<BBI', 3, 1, len(body)) + body
+
+
+def test_a_record_that_its_source_does_not_confirm_is_not_followed(cluster, images, second):
+    """Who can write to one pool alone had the server read and remove an image of another pool, with the server's rights."""
+    victim = Image(cluster, images)
+    history(victim)
+    pool = next(p['pool'] for p in json.loads(cluster.ceph('osd', 'dump', '-f', 'json').out)['pools'] if p['pool_name'] == images.pool)
+    for step, was in [('execute', 2), ('abort', 2), ('abort', 5), ('commit', 4)]:
+        spec = '%s/%s' % (second, unique('forged'))
+        cluster.rbd('create', spec, '--size', '16M', '--image-feature', 'layering')
+        ident = cluster.rbd_json('info', spec)['id']
+        header = 'rbd_header.' + ident
+        header_call(cluster, second, header, 'migration_set', record_of(2, pool, victim.name, victim.ident(), was))
+        ended(cluster, add(cluster, step, spec))
+        assert header in cluster.rados(second, 'ls').out.split(), step
+        assert victim.name in cluster.rbd('ls', images.pool).out.split(), step
+        victim.check()
+        assert 'rbd_data.' + ident not in cluster.rados(second, 'ls').out, step
+
+
+def test_a_commit_without_a_target_keeps_the_source(cluster, images, second):
+    image = Image(cluster, images)
+    history(image)
+    source = image.spec
+    image.prepare('%s/%s' % (second, unique('moved')))
+    done(cluster, 'execute', image.spec)
+    [trash] = trashed(cluster, images.pool, image)
+    objects = {o for o in cluster.rados(images.pool, 'ls').out.split() if trash['id'] in o}
+    cluster.rados(second, 'rm', 'rbd_header.' + image.ident())
+    ended(cluster, add(cluster, 'commit', source))
+    assert trashed(cluster, images.pool, image) == [trash]
+    assert objects == {o for o in cluster.rados(images.pool, 'ls').out.split() if trash['id'] in o}
+
+
+@pytest.mark.parametrize('writer', ['bare', 'librbd'])
+def test_what_only_snapshots_have_is_not_lost_under_a_write(cluster, images, writer):
+    """The source was larger once: behind its present end the target's head reads nothing from it, so that a client that writes there (the target has grown)
+    copies nothing for the snapshots. Such an object counted as whole."""
+    image = Image(cluster, images, size=3 * OBJECT)
+    image.write((0, pattern(3 * OBJECT, holes=False)))
+    image.snap('one')
+    cluster.rbd('resize', '--no-progress', image.spec, '--size', '4M', '--allow-shrink')
+    source, image.data = image.spec, image.data[:OBJECT]
+    image.prepare('%s/%s' % (images.pool, unique('moved')))
+    cluster.rbd('resize', '--no-progress', image.spec, '--size', '12M')
+    before = bytes(image.data)
+    image.data += bytes(2 * OBJECT)
+    image.check()
+    if writer == 'librbd':
+        image.write((2 * OBJECT, block(7)))
+    else:
+        [snap] = cluster.rbd_json('snap', 'ls', image.spec)
+        name = cluster.rbd_json('info', image.spec)['block_name_prefix'] + '.%016x' % 2
+
+        def write():
+            import rados
+            with connect(cluster).open_ioctx(images.pool) as io:
+                io.set_self_managed_snap_write([snap['id']])
+                with rados.WriteOpCtx() as op:
+                    op.write(block(7), 0)
+                    io.operate_write_op(op, name)
+            return True
+        assert in_child(write, timeout=60)
+    ended(cluster, add(cluster, 'execute', image.spec))
+    if state(cluster, image.spec) == 'executed':
+        assert writer == 'librbd'
+        image.check()
+    else:
+        assert state(cluster, image.spec) == 'executing'
+        log = cluster.ceph('log', 'last', '50', 'warn').out
+        assert "was written before it had what snapshot 'one' has" in log and '%016x' % 2 in log, log
+    done(cluster, 'abort', image.spec)
+    image.spec, image.data = source, bytearray(before)
+    image.check()
+
+
+def test_abort_with_clones_that_need_nothing_or_are_gone(cluster, images):
+    image = Image(cluster, images)
+    history(image)
+    source = image.spec
+    image.prepare('%s/%s' % (images.pool, unique('moved')))
+    clones = ['%s/%s' % (images.pool, unique('clone')) for _ in range(3)]
+    for clone in clones:
+        cluster.rbd('clone', '--rbd-default-clone-format', '2', image.spec + '@two', clone)
+    empty, gone, whole = clones
+    cluster.rbd('resize', '--no-progress', empty, '--size', '0', '--allow-shrink')
+    cluster.rados(images.pool, 'rm', 'rbd_header.' + cluster.rbd_json('info', gone)['id'])
+    done(cluster, 'abort', image.spec)
+    image.spec = source
+    image.check()
+    children = {c['image'] for c in cluster.rbd_json('children', image.spec + '@two')}
+    assert children == {parts(empty)[2], parts(whole)[2]}
+    # One whose overlap is 0 is shown without its parent.
+    assert cluster.rbd_json('info', whole)['parent']['image'] == image.name
+    cluster.rbd('resize', '--no-progress', empty, '--size', '1M')
+    path = images.tmp / unique('file')
+    cluster.rbd('export', '--no-progress', empty, path)
+    assert path.read_bytes() == bytes(MIB)
+
+
+def test_a_source_that_has_a_clone_of_the_older_kind_is_not_committed(cluster, images, second):
+    image = Image(cluster, images)
+    history(image)
+    pool = next(p['pool'] for p in json.loads(cluster.ceph('osd', 'dump', '-f', 'json').out)['pools'] if p['pool_name'] == images.pool)
+    ident, snap = image.ident(), next(s['id'] for s in cluster.rbd_json('snap', 'ls', image.spec) if s['name'] == 'two')
+    image.prepare('%s/%s' % (second, unique('moved')))
+    done(cluster, 'execute', image.spec)
+    row = struct.pack('<qI', pool, len(ident)) + ident.encode() + struct.pack('<QI', snap, 5) + b'child'
+    header_call(cluster, images.pool, 'rbd_children', 'add_child', row)
+    task = add(cluster, 'commit', image.spec)
+    assert 'the source has clones' in failed_once(cluster, task)
+    assert state(cluster, image.spec) == 'executed'
+    assert [t['id'] for t in trashed(cluster, images.pool, image)] == [ident]
+    image.check()
+    header_call(cluster, images.pool, 'rbd_children', 'remove_child', row)
+    ended(cluster, task)
+    assert not trashed(cluster, images.pool, image)
+    image.check()
+
+
+def test_abort_of_a_mirrored_image_is_refused(cluster, images):
+    image = Image(cluster, images, size=OBJECT, pool=None)
+    cluster.rbd('mirror', 'pool', 'enable', images.pool, 'image')
+    cluster.rbd('mirror', 'image', 'enable', image.spec, 'snapshot')
+    source = image.spec
+    image.prepare('%s/%s' % (images.pool, unique('moved')))
+    ended(cluster, add(cluster, 'abort', source))
+    log = cluster.ceph('log', 'last', '50', 'warn').out
+    assert "run 'rbd migration abort' with a client" in log, log
+    assert state(cluster, image.spec) == 'prepared'
+    cluster.rbd('migration', 'abort', '--no-progress', image.spec)
+    cluster.rbd('mirror', 'image', 'disable', source)
+    cluster.rbd('mirror', 'pool', 'disable', images.pool)
+
+
 def test_an_owner_who_keeps_the_lock_is_waited_for(cluster, images):
     image = Image(cluster, images)
     history(image)
