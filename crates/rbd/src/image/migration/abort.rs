@@ -9,7 +9,7 @@ use super::{ABORTING, Migration, Record, Records, carry, children, closed, forge
 use crate::error::or_missing;
 use crate::image::removal::leave_trash;
 use crate::image::trashing::give_name;
-use crate::image::{Image, locked};
+use crate::image::{Image, Inner, locked};
 use crate::trash::{self, STATE_NORMAL, STATE_RESTORING};
 use crate::{Error, Result, directory, names};
 use client::Client;
@@ -117,29 +117,8 @@ async fn take_down(
 ) -> Result<()> {
     let inner = &target.inner;
     let _alone = inner.alone().await?;
-    let is_open = async || Ok::<bool, Error>(inner.io.watchers(&inner.header_oid).await?.len() > 1);
-    let busy = || Error::refused(Errno::EBUSY, "somebody has the target open");
-    if is_open().await? {
-        return Err(busy());
-    }
     children::check(client, migration, inner, record).await?;
-    // The target's first: a commit begins with that one, and so either it or the abort goes on.
-    migration
-        .change_target(client, &[record.state], ABORTING, "")
-        .await?;
-    migration
-        .change_source(client, &[of_source.state], ABORTING, "")
-        .await?;
-    // From here on nobody can open it; somebody may have done so before.
-    if is_open().await? {
-        migration
-            .change_source(client, &[ABORTING], of_source.state, "")
-            .await?;
-        migration
-            .change_target(client, &[ABORTING], record.state, "")
-            .await?;
-        return Err(busy());
-    }
+    shut(client, migration, inner, (record, of_source)).await?;
     let view = inner.seen();
     carry::carry_back(source, inner, record, &|done, all| progress(done, 2 * all)).await?;
     children::give_back(client, migration, record, &view.header).await?;
@@ -168,6 +147,38 @@ async fn take_down(
             .await
             .map_err(Into::into),
     )
+}
+
+/// Both records say "aborting", and nobody has the target open.
+async fn shut(
+    client: &Client,
+    migration: &Migration,
+    inner: &Inner,
+    (record, of_source): (&Record, &Record),
+) -> Result<()> {
+    let is_open = async || Ok::<bool, Error>(inner.io.watchers(&inner.header_oid).await?.len() > 1);
+    let busy = || Error::refused(Errno::EBUSY, "somebody has the target open");
+    if is_open().await? {
+        return Err(busy());
+    }
+    // The target's first: a commit begins with that one, and so either it or the abort goes on.
+    migration
+        .change_target(client, &[record.state], ABORTING, "")
+        .await?;
+    migration
+        .change_source(client, &[of_source.state], ABORTING, "")
+        .await?;
+    // From here on nobody can open it; somebody may have done so before.
+    if is_open().await? {
+        migration
+            .change_source(client, &[ABORTING], of_source.state, "")
+            .await?;
+        migration
+            .change_target(client, &[ABORTING], record.state, "")
+            .await?;
+        return Err(busy());
+    }
+    Ok(())
 }
 
 /// What is left of a target whose header is gone.

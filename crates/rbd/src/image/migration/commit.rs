@@ -17,44 +17,10 @@ use types::{Errno, NOSNAP};
 type Progress<'a> = &'a (dyn Fn(u64, u64) + Send + Sync);
 
 pub async fn commit(client: &Client, migration: &Migration, progress: Progress<'_>) -> Result<()> {
-    let (source, target) = (&migration.source, &migration.target);
-    let unready = || {
-        Error::refused(
-            Errno::EINVAL,
-            format!("image '{}' has not completed migration", target.name),
-        )
-    };
+    let source = &migration.source;
     let records = Records::read(client, migration).await?;
-    let of_target = records.target.as_ref();
-    if of_target.is_some_and(|r| r.state != EXECUTED)
-        || records.source.as_ref().is_some_and(|r| r.state != EXECUTED)
-    {
-        return Err(unready());
-    }
-    if of_target.is_some_and(|r| r.mirroring) {
-        let what =
-            "not supported: its mirroring has to be enabled again: run 'rbd migration commit' with a client";
-        return Err(Error::unsupported(what));
-    }
-    match (of_target, &records.source) {
-        // It is gone, all but its place in the trash.
-        (Some(_), None) if !records.source_exists => {
-            migration.free_target(client, EXECUTED).await?;
-            return remove_rest(migration, client).await;
-        }
-        (Some(_), _) => drop(migration.confirm(client, &records).await?),
-        // What the source held would be nowhere.
-        (None, Some(_)) if !records.target_exists => {
-            let what = format!(
-                "the target '{}' is gone: abort the migration with a client",
-                target.name
-            );
-            return Err(Error::refused(Errno::EINVAL, what));
-        }
-        (None, Some(_)) if !migration.source_in_trash(client).await? => return Err(unready()),
-        (None, Some(_)) => {}
-        (None, None) if records.source_exists => return Err(unready()),
-        (None, None) => return remove_rest(migration, client).await,
+    if !is_to_remove(client, migration, &records).await? {
+        return remove_rest(migration, client).await;
     }
     let io = source.io(client);
     let image = match source.is_old() {
@@ -77,6 +43,49 @@ pub async fn commit(client: &Client, migration: &Migration, progress: Progress<'
     };
     let done = done.await;
     closed(image, done).await
+}
+
+/// False: the source is gone, all but its place in the trash.
+async fn is_to_remove(client: &Client, migration: &Migration, records: &Records) -> Result<bool> {
+    let target = &migration.target;
+    let unready = || {
+        Error::refused(
+            Errno::EINVAL,
+            format!("image '{}' has not completed migration", target.name),
+        )
+    };
+    let of_target = records.target.as_ref();
+    if of_target.is_some_and(|r| r.state != EXECUTED)
+        || records.source.as_ref().is_some_and(|r| r.state != EXECUTED)
+    {
+        return Err(unready());
+    }
+    if of_target.is_some_and(|r| r.mirroring) {
+        let what =
+            "not supported: its mirroring has to be enabled again: run 'rbd migration commit' with a client";
+        return Err(Error::unsupported(what));
+    }
+    match (of_target, &records.source) {
+        // It is gone, all but its place in the trash.
+        (Some(_), None) if !records.source_exists => {
+            migration.free_target(client, EXECUTED).await?;
+            return Ok(false);
+        }
+        (Some(_), _) => drop(migration.confirm(client, records).await?),
+        // What the source held would be nowhere.
+        (None, Some(_)) if !records.target_exists => {
+            let what = format!(
+                "the target '{}' is gone: its source stays in the trash",
+                target.name
+            );
+            return Err(Error::refused(Errno::EINVAL, what));
+        }
+        (None, Some(_)) if !migration.source_in_trash(client).await? => return Err(unready()),
+        (None, Some(_)) => {}
+        (None, None) if records.source_exists => return Err(unready()),
+        (None, None) => return Ok(false),
+    }
+    Ok(true)
 }
 
 async fn remove_source(image: &Image, progress: Progress<'_>) -> Result<()> {
