@@ -10,6 +10,7 @@ use io::group::Group;
 use io::socket::Listener;
 use io::task;
 use metastore::ClusterHandle;
+use metrics::Registry;
 use net::tls::Certificate;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -27,14 +28,17 @@ struct S3Role {
     settings: Settings,
     cluster: ClusterHandle,
     platform: crate::platform::Platform,
+    registry: Registry,
 }
 
 pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
     let Some(options) = plan.options.s3.clone() else {
         return Ok(Vec::new());
     };
+    let name = format!("s3.{}", plan.settings.mon_name());
     Ok(vec![Box::new(S3Role {
-        name: format!("s3.{}", plan.settings.mon_name()),
+        registry: plan.registries.of(&name),
+        name,
         options,
         settings: plan.settings.clone(),
         cluster: plan.cluster.clone(),
@@ -89,7 +93,7 @@ impl S3Role {
         let client = Client::connect(self.conf().await?)
             .await
             .map_err(|e| e.to_string())?;
-        match Gateway::open(&client, &settings).await {
+        match Gateway::open(&client, &settings, &self.registry).await {
             Ok(gateway) => Ok((client, gateway)),
             Err(e) => {
                 client.shutdown().await;

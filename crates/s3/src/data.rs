@@ -8,6 +8,7 @@
 //! times [`CHUNK`], all together [`SEND_ROOM`]. Who finds no room waits [`ROOM_WITHIN`].
 
 use crate::index::{Index, Verdict};
+use crate::meters::{RgwPerf, Waiting};
 use crate::rados::{Change, Pool};
 use crate::record::{Data, Garbage, Intent, Manifest, Piece, STRIPE, Tag, garbage_row, intent_row};
 use crate::{Clock, Error, Result};
@@ -79,6 +80,8 @@ pub struct DataStore<P> {
     clock: Clock,
     room: Arc<Semaphore>,
     send_room: Arc<Semaphore>,
+    /// Where those are counted who wait for room.
+    perf: Arc<RgwPerf>,
 }
 
 impl<P: Clone> Clone for DataStore<P> {
@@ -89,6 +92,7 @@ impl<P: Clone> Clone for DataStore<P> {
             clock: self.clock.clone(),
             room: self.room.clone(),
             send_room: self.send_room.clone(),
+            perf: self.perf.clone(),
         }
     }
 }
@@ -119,6 +123,25 @@ impl<P: Pool> DataStore<P> {
             clock,
             room: Arc::new(Semaphore::new((ROOM / ROOM_UNIT) as usize)),
             send_room: Arc::new(Semaphore::new((SEND_ROOM / CHUNK) as usize)),
+            perf: Arc::default(),
+        }
+    }
+
+    /// The same, which counts there.
+    pub fn counted(mut self, perf: &Arc<RgwPerf>) -> Self {
+        self.perf = perf.clone();
+        self
+    }
+
+    async fn room_of(&self, room: &Arc<Semaphore>, units: u32) -> Result<OwnedSemaphorePermit> {
+        let waiting = Waiting::new(&self.perf);
+        let found = task::timeout(ROOM_WITHIN, room.clone().acquire_many_owned(units)).await;
+        drop(waiting);
+        match found {
+            Ok(room) => room.map_err(|_| Error::Busy("the gateway is stopping")),
+            Err(_) => Err(Error::Busy(
+                "the gateway has all the transfers that it has memory for",
+            )),
         }
     }
 
@@ -138,7 +161,7 @@ impl<P: Pool> DataStore<P> {
         let units = (length.unwrap_or(STRIPE).min(STRIPE) * 2)
             .div_ceil(ROOM_UNIT)
             .max(1);
-        let room = room_of(&self.room, units as u32).await?;
+        let room = self.room_of(&self.room, units as u32).await?;
         let mut stored = Stored {
             size: 0,
             data: Data::None,
@@ -379,7 +402,7 @@ impl<P: Pool> DataStore<P> {
     /// Bytes from `from` up to `to`, chunk by chunk.
     pub async fn reader(&self, data: Data, size: u64, from: u64, to: u64) -> Result<Reader<P>> {
         let room = match to - from > CHUNK {
-            true => Some(room_of(&self.send_room, SEND_CHUNKS).await?),
+            true => Some(self.room_of(&self.send_room, SEND_CHUNKS).await?),
             false => None,
         };
         Ok(Reader {
@@ -428,15 +451,6 @@ impl<P: Pool> DataStore<P> {
             self.pool.remove(&stripe_name(tag, n)).await?;
         }
         Ok(())
-    }
-}
-
-async fn room_of(room: &Arc<Semaphore>, units: u32) -> Result<OwnedSemaphorePermit> {
-    match task::timeout(ROOM_WITHIN, room.clone().acquire_many_owned(units)).await {
-        Ok(room) => room.map_err(|_| Error::Busy("the gateway is stopping")),
-        Err(_) => Err(Error::Busy(
-            "the gateway has all the transfers that it has memory for",
-        )),
     }
 }
 

@@ -11,12 +11,14 @@ use crate::front::{Door, Front, Hosts, Settings};
 use crate::gc::Collector;
 use crate::index::Index;
 use crate::lifecycle::DAY;
+use crate::meters::Meters;
 use crate::objects::Objects;
 use crate::quota::{Limits, Quota};
 use crate::rate::Rates;
 use crate::{Clock, Result};
 use bytes::Bytes;
 use client::{Client, IoCtx};
+use metrics::Registry;
 use std::future::Future;
 use tokio::sync::watch;
 
@@ -136,11 +138,13 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    pub async fn open(client: &Client, settings: &Settings) -> Result<Self> {
+    /// `registry`: where it shows what it counts.
+    pub async fn open(client: &Client, settings: &Settings, registry: &Registry) -> Result<Self> {
+        let meters = Meters::new(registry);
         let (meta, clock) = (meta(client).await?, clock(client));
         let data = pool(client, DATA_POOL).await?;
         let index = Index::new(meta.clone(), clock.clone(), settings.split_at);
-        let data = DataStore::new(data, index.clone(), clock.clone());
+        let data = DataStore::new(data, index.clone(), clock.clone()).counted(&meters.rgw);
         let buckets = Buckets::new(meta.clone(), index.clone(), clock.clone());
         let objects = Objects {
             index: index.clone(),
@@ -157,7 +161,7 @@ impl Gateway {
         }
         let of = (buckets.clone(), objects.clone());
         Ok(Self {
-            front: Front::new(accounts, of, (limits, rates, counter), clock.clone(), day),
+            front: Front::new(accounts, of, (limits, rates, counter), meters, clock.clone(), day),
             hosts: Hosts::new(&settings.domains),
             collector: Collector {
                 index,

@@ -5,7 +5,7 @@
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
 //! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `history` (the versions of a key), `objects` with
-//! `multipart`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, and the `front`, which alone knows of S3's requests.
+//! `multipart`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), and the `front`, which alone knows of S3's requests.
 //!
 //! Not here: users of other systems (Keystone), Swift.
 
@@ -27,6 +27,7 @@ mod gc;
 mod history;
 mod index;
 mod lifecycle;
+mod meters;
 mod multipart;
 mod objects;
 mod policy;

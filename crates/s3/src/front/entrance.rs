@@ -1,9 +1,10 @@
-//! What is done with a request before the library sees it, and with its answer after: forms refused, bodies at a pace, CORS.
+//! What is done with a request before the library sees it, and with its answer after: forms refused, bodies at a pace, CORS, and what is counted.
 
 use super::access::announced;
-use super::caller::{Charged, Peer};
+use super::caller::{Noted, Peer};
 use super::chunks::Chunks;
 use super::cors_ops::Asked;
+use super::counted::Counted;
 use super::errors::not_built;
 use super::hosts::Hosts;
 use super::object_ops::length;
@@ -11,12 +12,17 @@ use super::pace::Paced;
 use super::raw::{Kept, Raw};
 use super::texts::{path_decoded, url_decoded};
 use super::{Front, service};
+use crate::meters::Answered;
 use crate::rados::Pool;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, StatusCode};
 use s3s::service::S3Service;
 use s3s::{HttpError, HttpResponse, S3Error};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub type Answer = hyper::Response<Counted<s3s::Body>>;
 
 /// Cheap to clone: each connection has one.
 pub struct Entrance<P> {
@@ -76,7 +82,7 @@ impl<P: Pool> Entrance<P> {
     }
 
     /// As the library shall see it.
-    fn taken(&self, mut request: Request) -> hyper::Request<s3s::Body> {
+    fn taken(&self, mut request: Request, came: &Arc<AtomicU64>) -> hyper::Request<s3s::Body> {
         let raw = Raw::default();
         let is_kept = names_kept(request.uri().query().unwrap_or_default());
         if is_kept {
@@ -85,11 +91,13 @@ impl<P: Pool> Entrance<P> {
         let kind = request.headers().get("x-amz-content-sha256");
         let chunked = kind.is_some_and(|k| k.as_bytes().starts_with(b"STREAMING-"));
         let length = length(None, request.headers());
-        request.map(|body| match Paced::new(body, self.front.clock.clone()) {
-            body if is_kept => s3s::Body::http_body(Kept::new(body, raw)),
-            body if chunked => s3s::Body::http_body(Chunks::new(body, length)),
-            body => s3s::Body::http_body(body),
-        })
+        request.map(
+            |body| match Paced::new(body, self.front.clock.clone()).counted(came) {
+                body if is_kept => s3s::Body::http_body(Kept::new(body, raw)),
+                body if chunked => s3s::Body::http_body(Chunks::new(body, length)),
+                body => s3s::Body::http_body(body),
+            },
+        )
     }
 
     /// The bucket that host or path names.
@@ -103,28 +111,54 @@ impl<P: Pool> Entrance<P> {
         path_decoded(first?)
     }
 
-    pub async fn answer(&self, mut request: Request, peer: Peer) -> Result<HttpResponse, HttpError> {
+    /// Answers, and counts.
+    pub async fn answer(&self, request: Request, peer: Peer) -> Result<Answer, HttpError> {
+        let (meters, clock) = (&self.front.meters, &self.front.clock);
+        let (active, began) = (meters.begin(), clock.monotonic());
+        let (noted, came) = (Noted::default(), Arc::default());
+        let preflight = request.method() == Method::OPTIONS;
+        let bucket = self.bucket(&request);
+        let answer = self.answer_to(request, peer, (&noted, &came)).await?;
+        let how = Answered {
+            operation: match preflight {
+                true => Some("Preflight".into()),
+                false => noted.take().operation,
+            },
+            bucket,
+            status: answer.status().as_u16(),
+            took: clock.monotonic().saturating_sub(began),
+            brought: came.load(Ordering::Relaxed),
+        };
+        let sent = meters.answered(&how, clock.now_ms());
+        Ok(answer.map(|body| Counted::new(body, sent, active)))
+    }
+
+    async fn answer_to(
+        &self,
+        mut request: Request,
+        peer: Peer,
+        (noted, came): (&Noted, &Arc<AtomicU64>),
+    ) -> Result<HttpResponse, HttpError> {
         if request.method() == Method::OPTIONS {
             let preflight = self.front.preflight(self.bucket(&request), request.headers());
             return preflight.await.or_else(refused);
         }
         request.extensions_mut().insert(peer);
-        let charged = Charged::default();
-        request.extensions_mut().insert(charged.clone());
+        request.extensions_mut().insert(noted.clone());
         let reads = request.method() == Method::GET;
         let writes = !reads && request.method() != Method::HEAD;
         let brings = if writes { announced(request.headers()) } else { 0 };
         let asked = Asked::new(self.bucket(&request), request.method(), request.headers());
         let answer = match is_form(&request) {
             true => refused(not_built("POST forms")),
-            false => self.service.call(self.taken(request)).await,
+            false => self.service.call(self.taken(request, came)).await,
         };
         let mut answer = answer?;
         let sent = answer
             .headers()
             .get(CONTENT_LENGTH)
             .and_then(|v| v.to_str().ok()?.parse().ok());
-        let payers = charged.take();
+        let payers = std::mem::take(&mut noted.lock().payers);
         if answer.status() == StatusCode::FORBIDDEN {
             self.front.rates.give_back(&payers, writes, brings);
         } else if let Some(sent) = sent.filter(|_| reads) {

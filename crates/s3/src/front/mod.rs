@@ -9,6 +9,7 @@ mod bucket_ops;
 mod caller;
 mod chunks;
 mod cors_ops;
+mod counted;
 mod delete_ops;
 mod digest;
 mod entrance;
@@ -36,6 +37,7 @@ pub use serve::{Door, Settings, serve};
 use crate::accounts::Accounts;
 use crate::buckets::{Bucket, Buckets};
 use crate::counts::Counter;
+use crate::meters::Meters;
 use crate::objects::Objects;
 use crate::quota::Limits;
 use crate::rados::Pool;
@@ -57,6 +59,7 @@ pub struct Front<P> {
     limits: Limits<P>,
     rates: Rates<P>,
     counter: Counter<P>,
+    meters: Meters,
     clock: Clock,
     /// Milliseconds of a day, as lifecycles count.
     day: u64,
@@ -71,6 +74,7 @@ impl<P: Clone> Clone for Front<P> {
             limits: self.limits.clone(),
             rates: self.rates.clone(),
             counter: self.counter.clone(),
+            meters: self.meters.clone(),
             clock: self.clock.clone(),
             day: self.day,
         }
@@ -100,6 +104,7 @@ impl<P: Pool> Front<P> {
         accounts: Accounts<P>,
         (buckets, objects): (Buckets<P>, Objects<P>),
         (limits, rates, counter): (Limits<P>, Rates<P>, Counter<P>),
+        meters: Meters,
         clock: Clock,
         day: u64,
     ) -> Self {
@@ -110,6 +115,7 @@ impl<P: Pool> Front<P> {
             limits,
             rates,
             counter,
+            meters,
             clock,
             day,
         }

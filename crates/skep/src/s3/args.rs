@@ -54,6 +54,12 @@ pub struct Serve {
     /// Address to listen on; what is not loopback wants --s3-cert, or a proxy with TLS in front
     #[arg(long, value_name = "ADDRESS", default_value = LISTEN)]
     pub listen: SocketAddr,
+    /// Address of /metrics for Prometheus, in plain HTTP for whoever asks; else there is none
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<SocketAddr>,
+    /// As /metrics calls this gateway, which tells it from others; else its machine and port
+    #[arg(long, value_name = "NAME", requires = "metrics")]
+    pub metrics_name: Option<String>,
     #[command(flatten)]
     pub tuning: Tuning,
 }

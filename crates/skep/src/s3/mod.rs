@@ -65,7 +65,16 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         day: Duration::from_secs(args.tuning.lifecycle_day),
         domains: args.tuning.domains.clone(),
     };
-    let gateway = Gateway::open(&client, &settings).await.map_err(failed)?;
+    let registry = metrics::Registry::default();
+    let gateway = Gateway::open(&client, &settings, &registry)
+        .await
+        .map_err(failed)?;
+    if let Some(addr) = args.metrics {
+        let own = || format!("{}.{}", io::files::hostname(), listen.port());
+        let name = args.metrics_name.clone().unwrap_or_else(own);
+        let shown = node::show_metrics_of_gateway(addr, &name, &registry);
+        shown.map_err(|source| Error::Listen { addr, source })?;
+    }
     let acceptor = listener.start().map_err(refused)?;
     println!("S3 at {}://{listen}", args.tuning.scheme());
     let why = gateway
