@@ -89,6 +89,7 @@ impl S3Role {
             split_at: self.options.split_at,
             day: self.options.day,
             domains: self.options.domains.clone(),
+            usage_keep: self.options.usage_keep,
         };
         let client = Client::connect(self.conf().await?)
             .await

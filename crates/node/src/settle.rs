@@ -76,6 +76,8 @@ pub struct S3Options {
     pub domains: Vec<String>,
     /// Files with certificate and key. None: plain HTTP.
     pub tls: Option<(PathBuf, PathBuf)>,
+    /// Days that the usage log is kept; None: there is none.
+    pub usage_keep: Option<u64>,
 }
 
 /// Whether messenger v1 is spoken, too, as somebody wants it.

@@ -5,7 +5,7 @@
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
 //! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `history` (the versions of a key), `objects` with
-//! `multipart`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), and the `front`, which alone knows of S3's requests.
+//! `multipart`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), `usage` (what is written down of that), and the `front`, which alone knows of S3's requests.
 //!
 //! Not here: users of other systems (Keystone), Swift.
 
@@ -38,6 +38,7 @@ mod record;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod version;
 mod version_list;
 
@@ -51,3 +52,4 @@ pub use gateway::{Admin, BucketStats, DATA_POOL, Gateway, META_POOL, check};
 pub use net::tls::Certificate;
 pub use quota::{Quota, Scope};
 pub use rate::{Rate, RateScope};
+pub use usage::{Kinds as UsageKinds, Place as UsagePlace, Sums, Usage, Which as UsageWhich};

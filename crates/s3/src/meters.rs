@@ -22,18 +22,18 @@ const OPERATION: &str = "s3_operation.";
 const BUCKET: &str = "s3_bucket.";
 
 metrics::table! {
-    /// The logger `rgw`. `get` is objects that are read, `put` objects and parts that are brought.
+    /// The logger `rgw`. `get` is objects that are read or looked at, `put` objects and parts that are put; what is refused is neither.
     pub struct RgwPerf {
-        req: Counter = spec("Requests").nick("req").priority(8);
-        failed_req: Counter = spec("Requests that were refused or failed").priority(8);
-        get: Counter = spec("Objects read").nick("get").priority(8);
-        get_b: Counter = spec("Bytes of objects read").nick("getb").priority(8).bytes();
-        get_initial_lat: TimeAverage = spec("Time until a read's answer begins").priority(8);
-        put: Counter = spec("Objects and parts brought").nick("put").priority(8);
-        put_b: Counter = spec("Bytes of objects and parts brought").nick("putb").priority(8).bytes();
-        put_initial_lat: TimeAverage = spec("Time until an object or a part that is brought is answered").priority(8);
-        qlen: Gauge = spec("Transfers that wait for memory").nick("qlen").priority(8);
-        qactive: Gauge = spec("Requests under way").nick("qact").priority(8);
+        req: Counter = spec("Requests").priority(5);
+        failed_req: Counter = spec("Requests that were refused or failed").priority(5);
+        get: Counter = spec("Objects read").priority(5);
+        get_b: Counter = spec("Bytes of objects read").priority(5).bytes();
+        get_initial_lat: TimeAverage = spec("Time until a read's answer begins").priority(5);
+        put: Counter = spec("Objects and parts brought").priority(5);
+        put_b: Counter = spec("Bytes of objects and parts brought").priority(5).bytes();
+        put_initial_lat: TimeAverage = spec("Time until an object or a part that is brought is answered").priority(5);
+        qlen: Gauge = spec("Transfers that wait for memory").priority(5);
+        qactive: Gauge = spec("Requests under way").priority(5);
     }
 }
 
@@ -131,17 +131,20 @@ impl Meters {
         if how.status >= 400 {
             rgw.failed_req.inc();
         }
-        match operation {
-            "GetObject" => {
-                rgw.get.inc();
-                rgw.get_initial_lat.took(how.took);
-            }
-            "PutObject" | "UploadPart" | "PostObject" => {
-                rgw.put.inc();
-                rgw.put_b.add(how.brought);
-                rgw.put_initial_lat.took(how.took);
-            }
-            _ => {}
+        let good = how.status < 400;
+        let gets = good && matches!(operation, "GetObject" | "HeadObject");
+        if gets {
+            rgw.get.inc();
+            rgw.get_initial_lat.took(how.took);
+        } else if good
+            && matches!(
+                operation,
+                "PutObject" | "UploadPart" | "UploadPartCopy" | "PostObject"
+            )
+        {
+            rgw.put.inc();
+            rgw.put_b.add(how.brought);
+            rgw.put_initial_lat.took(how.took);
         }
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counted = vec![self.of_operation(&mut tables, operation)];
@@ -150,7 +153,7 @@ impl Meters {
         }
         counted.iter().for_each(|t| t.answered(how));
         Sent {
-            objects: (operation == "GetObject").then(|| rgw.clone()),
+            objects: gets.then(|| rgw.clone()),
             counted,
         }
     }
@@ -310,8 +313,8 @@ mod tests {
             "qlen",
         ]
         .map(|n| rgw[n].as_u64().unwrap());
-        assert_eq!(numbers, [3, 2, 1, 7, 2, 20, 1, 0]);
-        assert_eq!(rgw["put_initial_lat"]["avgcount"], 2);
+        assert_eq!(numbers, [3, 2, 1, 7, 0, 0, 1, 0]);
+        assert_eq!(rgw["get_initial_lat"]["avgcount"], 1);
         let cells = |logger: &str| {
             [
                 "req",

@@ -4,6 +4,7 @@
 mod counts;
 mod expiry;
 mod left;
+mod usage;
 mod versions;
 
 use crate::buckets::{BUCKETS, Buckets, COUNTS};

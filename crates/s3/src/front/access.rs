@@ -268,6 +268,9 @@ impl<P: Pool> S3Access for Front<P> {
             Signed::V2 | Signed::Url => {}
         }
         let user = self.key_of(&access).await?.user;
+        if let Some(noted) = cx.extensions_mut().get::<Noted>() {
+            noted.lock().user = Some(user.clone());
+        }
         self.hold_rate(cx, Some(&user)).await?;
         cx.extensions_mut().insert(Identity { user });
         Ok(())

@@ -25,6 +25,11 @@ pub struct Notes {
     pub payers: Vec<Payer>,
     /// The library's name of what it is.
     pub operation: Option<String>,
+    /// Who asks, if that is somebody.
+    pub user: Option<String>,
+    /// The bucket that it names, and whose that is, if it is there.
+    pub bucket: Option<String>,
+    pub owner: Option<String>,
 }
 
 /// The same, for whoever sees its answer. Clones are the same.

@@ -6,17 +6,24 @@ use hyper::body::{Body, Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+/// Is told how the body ended, and how many bytes went.
+pub type Told = Box<dyn FnOnce(End, u64) + Send>;
+
 pub struct Counted<B> {
     body: B,
+    bytes: u64,
     sent: Sent,
+    told: Option<Told>,
     /// None: it has not ended yet.
     end: Option<End>,
     _active: Active,
 }
 
 impl<B: Body> Counted<B> {
-    pub fn new(body: B, sent: Sent, active: Active) -> Self {
+    pub fn new(body: B, sent: Sent, active: Active, told: Option<Told>) -> Self {
         Self {
+            bytes: 0,
+            told,
             // Of such a body nothing is asked.
             end: body.is_end_stream().then_some(End::Whole),
             body,
@@ -37,7 +44,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         match &frame {
             Some(Ok(frame)) => {
-                self.sent.went(frame.data_ref().map_or(0, |d| d.len() as u64));
+                let bytes = frame.data_ref().map_or(0, |d| d.len() as u64);
+                self.bytes += bytes;
+                self.sent.went(bytes);
                 // It may not be asked again.
                 if self.body.is_end_stream() {
                     self.end = Some(End::Whole);
@@ -60,6 +69,10 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
 
 impl<B> Drop for Counted<B> {
     fn drop(&mut self) {
-        self.sent.ended(self.end.unwrap_or(End::Aborted));
+        let end = self.end.unwrap_or(End::Aborted);
+        self.sent.ended(end);
+        if let Some(told) = self.told.take() {
+            told(end, self.bytes);
+        }
     }
 }

@@ -1,19 +1,21 @@
 //! What is done with a request before the library sees it, and with its answer after: forms refused, bodies at a pace, CORS, and what is counted.
 
 use super::access::announced;
-use super::caller::{Noted, Peer};
+use super::caller::{Noted, Notes, Peer};
 use super::chunks::Chunks;
 use super::cors_ops::Asked;
-use super::counted::Counted;
+use super::counted::{Counted, Told};
 use super::errors::not_built;
 use super::hosts::Hosts;
+use super::kinds::{kind, place};
 use super::object_ops::length;
 use super::pace::Paced;
 use super::raw::{Kept, Raw};
 use super::texts::{path_decoded, url_decoded};
 use super::{Front, service};
-use crate::meters::Answered;
+use crate::meters::{Answered, End};
 use crate::rados::Pool;
+use crate::usage::Sums;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, StatusCode};
@@ -117,20 +119,41 @@ impl<P: Pool> Entrance<P> {
         let (active, began) = (meters.begin(), clock.monotonic());
         let (noted, came) = (Noted::default(), Arc::default());
         let preflight = request.method() == Method::OPTIONS;
-        let bucket = self.bucket(&request);
+        // What is around the chunks of a body is not what was brought.
+        let most = length(None, request.headers()).unwrap_or(u64::MAX);
+        noted.lock().bucket = self.bucket(&request);
         let answer = self.answer_to(request, peer, (&noted, &came)).await?;
+        let notes = noted.take();
         let how = Answered {
             operation: match preflight {
                 true => Some("Preflight".into()),
-                false => noted.take().operation,
+                false => notes.operation.clone(),
             },
-            bucket,
+            bucket: notes.bucket.clone(),
             status: answer.status().as_u16(),
             took: clock.monotonic().saturating_sub(began),
-            brought: came.load(Ordering::Relaxed),
+            brought: came.load(Ordering::Relaxed).min(most),
         };
+        let told = self.told(&notes, &how);
         let sent = meters.answered(&how, clock.now_ms());
-        Ok(answer.map(|body| Counted::new(body, sent, active)))
+        Ok(answer.map(|body| Counted::new(body, sent, active, told)))
+    }
+
+    /// Writes a request down where its answer has ended; None: nobody that is known asked, or nothing is written down.
+    fn told(&self, notes: &Notes, how: &Answered) -> Option<Told> {
+        let usage = self.front.usage.clone()?;
+        let (user, bucket) = place(notes, how.status)?;
+        let kind = kind(how.operation.as_deref()?);
+        let (brought, good) = (how.brought, how.status < 400);
+        Some(Box::new(move |end, sent| {
+            let sums = Sums {
+                ops: 1,
+                successful_ops: u64::from(good && end != End::Broken),
+                bytes_sent: sent,
+                bytes_received: brought,
+            };
+            usage.add(&user, &bucket, &kind, sums);
+        }))
     }
 
     async fn answer_to(

@@ -15,6 +15,7 @@ mod digest;
 mod entrance;
 mod errors;
 mod hosts;
+mod kinds;
 mod lifecycle_ops;
 mod listing;
 mod lock_ops;
@@ -43,6 +44,7 @@ use crate::quota::Limits;
 use crate::rados::Pool;
 use crate::rate::Rates;
 use crate::settings::Settings as BucketSettings;
+use crate::usage::Usage;
 use crate::{Clock, Error};
 use caller::Identity;
 use permit::Ask;
@@ -60,6 +62,8 @@ pub struct Front<P> {
     rates: Rates<P>,
     counter: Counter<P>,
     meters: Meters,
+    /// None: no log of it is kept.
+    usage: Option<Usage<P>>,
     clock: Clock,
     /// Milliseconds of a day, as lifecycles count.
     day: u64,
@@ -75,6 +79,7 @@ impl<P: Clone> Clone for Front<P> {
             rates: self.rates.clone(),
             counter: self.counter.clone(),
             meters: self.meters.clone(),
+            usage: self.usage.clone(),
             clock: self.clock.clone(),
             day: self.day,
         }
@@ -104,7 +109,7 @@ impl<P: Pool> Front<P> {
         accounts: Accounts<P>,
         (buckets, objects): (Buckets<P>, Objects<P>),
         (limits, rates, counter): (Limits<P>, Rates<P>, Counter<P>),
-        meters: Meters,
+        (meters, usage): (Meters, Option<Usage<P>>),
         clock: Clock,
         day: u64,
     ) -> Self {
@@ -116,6 +121,7 @@ impl<P: Pool> Front<P> {
             rates,
             counter,
             meters,
+            usage,
             clock,
             day,
         }

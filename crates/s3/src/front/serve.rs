@@ -12,6 +12,7 @@ use crate::counts::{Counter, FLUSH_EVERY};
 use crate::gc::Collector;
 use crate::index::Index;
 use crate::rados::Pool;
+use crate::usage::{self, Usage};
 use hyper::header::HeaderValue;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -33,6 +34,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often is looked for buckets that want to be counted.
 const COUNT_EVERY: Duration = Duration::from_secs(60);
+/// How often is looked for days of the usage log that are old enough to go.
+const EXPIRE_EVERY: Duration = Duration::from_secs(60 * 60);
 /// How often is looked for shards that have grown.
 const TEND_EVERY: Duration = Duration::from_millis(250);
 
@@ -47,6 +50,8 @@ pub struct Settings {
     pub day: Duration,
     /// Names below which buckets are hosts, as [`super::domain`] takes them.
     pub domains: Vec<String>,
+    /// Days that the usage log is kept; None: there is none.
+    pub usage_keep: Option<u64>,
 }
 
 impl Default for Settings {
@@ -56,6 +61,7 @@ impl Default for Settings {
             split_at: crate::index::SPLIT_AT,
             day: Duration::from_millis(crate::lifecycle::DAY),
             domains: Vec::new(),
+            usage_keep: None,
         }
     }
 }
@@ -66,14 +72,21 @@ pub type Door = (Acceptor, Option<Certificate>);
 /// Serves until `stop` turns true.
 pub async fn serve<P: Pool>(
     (acceptor, certificate): Door,
-    (front, hosts): (Front<P>, Hosts),
+    (front, hosts, usage_keep): (Front<P>, Hosts, Option<u64>),
     collector: Collector<P>,
     mut stop: watch::Receiver<bool>,
 ) {
     let tending = task::spawn_local(tend(collector.index.clone()));
     let counting = task::spawn_local(count(front.counter.clone(), collector.buckets.clone()));
     let flushing = task::spawn_local(flush(front.counter.clone()));
-    let last = front.counter.clone();
+    let (last, usage) = (front.counter.clone(), front.usage.clone());
+    let writing = usage.clone().map(|usage| {
+        let keep = usage_keep.unwrap_or(u64::MAX);
+        (
+            task::spawn_local(write_down(usage.clone())),
+            task::spawn_local(expire(usage, keep)),
+        )
+    });
     let collecting = task::spawn_local(collect(collector));
     let entrance = Entrance::new(front, hosts);
     let stopped = stop.clone();
@@ -89,6 +102,10 @@ pub async fn serve<P: Pool>(
     collecting.abort();
     counting.abort();
     flushing.abort();
+    if let Some((writing, expiring)) = writing {
+        writing.abort();
+        expiring.abort();
+    }
     drop(acceptor);
     let ended = room.acquire_many(CONNECTIONS_MAX as u32);
     if task::timeout(STOP_WITHIN, ended).await.is_err() {
@@ -96,6 +113,11 @@ pub async fn serve<P: Pool>(
     }
     if let Ok(Err(e)) = task::timeout(STOP_WITHIN, last.flush()).await {
         tracing::warn!("s3: counts of buckets: {e}");
+    }
+    if let Some(usage) = usage
+        && let Ok(Err(e)) = task::timeout(STOP_WITHIN, usage.flush()).await
+    {
+        tracing::warn!("s3: the usage log: {e}");
     }
 }
 
@@ -198,6 +220,24 @@ async fn flush<P: Pool>(counter: Counter<P>) {
         if let Err(e) = counter.flush().await {
             tracing::warn!("s3: counts of buckets: {e}");
         }
+    }
+}
+
+async fn write_down<P: Pool>(usage: Usage<P>) {
+    loop {
+        task::sleep(usage::FLUSH_EVERY).await;
+        if let Err(e) = usage.flush().await {
+            tracing::warn!("s3: the usage log: {e}");
+        }
+    }
+}
+
+async fn expire<P: Pool>(usage: Usage<P>, keep: u64) {
+    loop {
+        if let Err(e) = usage.expire(keep).await {
+            tracing::warn!("s3: removing old days of the usage log: {e}");
+        }
+        task::sleep(EXPIRE_EVERY).await;
     }
 }
 

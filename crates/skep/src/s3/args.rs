@@ -34,6 +34,8 @@ pub enum S3Command {
     Quota(Quota),
     /// How much users and buckets may ask of each gateway in a minute
     Ratelimit(Ratelimit),
+    /// What was asked, by users, buckets, hours and operations: of gateways with --s3-usage-log
+    Usage(Usage),
     /// Look whether what is written fits together; changes nothing, and gateways may go on. Fails where something does not
     Check(Check),
 }
@@ -75,6 +77,12 @@ pub struct Tuning {
     /// Its key in PEM
     #[arg(id = "key_file", long = "s3-key", value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
+    /// Write down how much is asked, by users, buckets, hours and operations (`skep s3 usage`)
+    #[arg(long = "s3-usage-log")]
+    pub usage_log: bool,
+    /// Days after which what was written down goes
+    #[arg(long = "s3-usage-keep", value_name = "DAYS", default_value_t = 400, requires = "usage_log", value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    pub usage_days: u64,
     /// Seconds that replaced and deleted data stay, for readers that have begun
     #[arg(long = "s3-gc-wait", value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub gc_wait: u64,
@@ -90,6 +98,10 @@ impl Tuning {
     /// Files with certificate and key, if S3 is served by TLS.
     pub fn tls(&self) -> Option<(PathBuf, PathBuf)> {
         self.cert.clone().zip(self.key.clone())
+    }
+
+    pub fn usage_keep(&self) -> Option<u64> {
+        self.usage_log.then_some(self.usage_days)
     }
 
     pub fn scheme(&self) -> &'static str {
@@ -244,6 +256,54 @@ pub struct Whose {
 pub enum QuotaScope {
     User,
     Bucket,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Usage {
+    #[command(subcommand)]
+    pub command: UsageCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum UsageCommand {
+    /// Show it
+    Show {
+        /// These operations alone
+        #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+        categories: Vec<String>,
+        /// Each hour
+        #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
+        show_log_entries: bool,
+        /// The sums of users
+        #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
+        show_log_sum: bool,
+        #[command(flatten)]
+        of: UsageOf,
+    },
+    /// Remove it
+    Trim {
+        /// Of all users, and all of it
+        #[arg(long = "yes-i-really-mean-it")]
+        really: bool,
+        #[command(flatten)]
+        of: UsageOf,
+    },
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct UsageOf {
+    #[arg(long, value_name = "USER")]
+    pub uid: Option<String>,
+    #[arg(long, value_name = "BUCKET")]
+    pub bucket: Option<String>,
+    /// Hours that begin from this time on: YYYY-MM-DD, or YYYY-MM-DD HH:MM:SS, in UTC
+    #[arg(long, value_name = "DATE", value_parser = super::usage::parse_date)]
+    pub start_date: Option<u64>,
+    /// And before this one
+    #[arg(long, value_name = "DATE", value_parser = super::usage::parse_date)]
+    pub end_date: Option<u64>,
+    #[command(flatten)]
+    pub how: How,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -3,6 +3,7 @@
 pub mod args;
 mod quota;
 mod rate;
+mod usage;
 
 use crate::options::{ClusterArgs, Format};
 use ::client::{Client, Conf};
@@ -24,6 +25,7 @@ pub fn run(args: &args::S3) -> Result<(), Error> {
         S3Command::Bucket(bucket) => io::task::block_on(quota::of_buckets(&bucket.command)),
         S3Command::Quota(quota) => io::task::block_on(quota::of_quota(&quota.command)),
         S3Command::Ratelimit(rate) => io::task::block_on(rate::of_rate(&rate.command)),
+        S3Command::Usage(usage) => io::task::block_on(usage::of_usage(&usage.command)),
         S3Command::Check(check) => io::task::block_on(check_all(check)),
     };
     done.map_err(|source| Error::Io {
@@ -64,6 +66,7 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         split_at: args.tuning.split_at,
         day: Duration::from_secs(args.tuning.lifecycle_day),
         domains: args.tuning.domains.clone(),
+        usage_keep: args.tuning.usage_keep(),
     };
     let registry = metrics::Registry::default();
     let gateway = Gateway::open(&client, &settings, &registry)
