@@ -102,9 +102,10 @@ class ObjectLoad(threading.Thread):
         self.ended = threading.Event()
 
     def run(self):
+        made = False
         while not self.ended.wait(0.3):
             try:
-                self.client.create_bucket(Bucket='load')
+                made = made or self.client.create_bucket(Bucket='load')
                 self.client.put_object(Bucket='load', Key='k', Body=b'x' * 10000)
                 self.client.get_object(Bucket='load', Key='k')['Body'].read()
             except Exception:

@@ -90,6 +90,7 @@ impl S3Role {
             day: self.options.day,
             domains: self.options.domains.clone(),
             usage_keep: self.options.usage_keep,
+            plain_keys: self.options.plain_keys,
         };
         let client = Client::connect(self.conf().await?)
             .await

@@ -78,6 +78,8 @@ pub struct S3Options {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Days that the usage log is kept; None: there is none.
     pub usage_keep: Option<u64>,
+    /// Keys of clients are taken without TLS, too.
+    pub plain_keys: bool,
 }
 
 /// Whether messenger v1 is spoken, too, as somebody wants it.

@@ -172,7 +172,7 @@ impl Gateway {
                 (limits, rates, counter),
                 (meters, usage),
                 clock.clone(),
-                day,
+                (day, settings.plain_keys),
             ),
             hosts: Hosts::new(&settings.domains),
             usage_keep: settings.usage_keep,

@@ -4,7 +4,7 @@
 //! *stripes* under a *tag* (`data`); an *intent* names data that nobody refers to yet, *garbage* data that nobody refers to any more
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
-//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `history` (the versions of a key), `objects` with
+//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `seal` (encryption at rest), `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `history` (the versions of a key), `objects` with
 //! `multipart`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), `usage` (what is written down of that), and the `front`, which alone knows of S3's requests.
 //!
 //! Not here: users of other systems (Keystone), Swift.
@@ -35,6 +35,7 @@ mod quota;
 mod rados;
 mod rate;
 mod record;
+mod seal;
 mod settings;
 #[cfg(test)]
 mod tests;

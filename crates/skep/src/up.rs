@@ -109,6 +109,7 @@ fn s3(args: &args::Up) -> Option<node::S3Options> {
         domains: args.s3_tuning.domains.clone(),
         tls: args.s3_tuning.tls(),
         usage_keep: args.s3_tuning.usage_keep(),
+        plain_keys: args.s3_tuning.plain_keys,
     })
 }
 

@@ -5,6 +5,7 @@ use super::caller::{Noted, Notes, Peer};
 use super::chunks::Chunks;
 use super::cors_ops::Asked;
 use super::counted::{Counted, Told};
+use super::customer::hide_keys;
 use super::errors::not_built;
 use super::hosts::Hosts;
 use super::kinds::{kind, place};
@@ -166,6 +167,7 @@ impl<P: Pool> Entrance<P> {
             let preflight = self.front.preflight(self.bucket(&request), request.headers());
             return preflight.await.or_else(refused);
         }
+        hide_keys(request.headers_mut());
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(noted.clone());
         let reads = request.method() == Method::GET;

@@ -10,6 +10,7 @@ mod caller;
 mod chunks;
 mod cors_ops;
 mod counted;
+mod customer;
 mod delete_ops;
 mod digest;
 mod entrance;
@@ -67,6 +68,8 @@ pub struct Front<P> {
     clock: Clock,
     /// Milliseconds of a day, as lifecycles count.
     day: u64,
+    /// Clients' keys are taken without TLS, too.
+    plain_keys: bool,
 }
 
 impl<P: Clone> Clone for Front<P> {
@@ -82,6 +85,7 @@ impl<P: Clone> Clone for Front<P> {
             usage: self.usage.clone(),
             clock: self.clock.clone(),
             day: self.day,
+            plain_keys: self.plain_keys,
         }
     }
 }
@@ -111,7 +115,7 @@ impl<P: Pool> Front<P> {
         (limits, rates, counter): (Limits<P>, Rates<P>, Counter<P>),
         (meters, usage): (Meters, Option<Usage<P>>),
         clock: Clock,
-        day: u64,
+        (day, plain_keys): (u64, bool),
     ) -> Self {
         Self {
             accounts,
@@ -124,6 +128,7 @@ impl<P: Pool> Front<P> {
             usage,
             clock,
             day,
+            plain_keys,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Uploads in parts.
 
 use super::attributes::{attributes, check_key, refuse_unbuilt};
+use super::customer::{Customer, OBJECT, etag_of, opened_part};
 use super::digest::{self, ALGORITHMS, Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
 use super::lock_ops::lock_given;
@@ -16,6 +17,7 @@ use crate::objects::Condition;
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
 use crate::record::{Checksum, Part as PartRecord, Upload};
+use crate::seal;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use s3s::crypto::{Checksum as _, Md5};
@@ -91,10 +93,21 @@ impl<P: Pool> Front<P> {
         let of = (req.input.bucket.as_str(), req.input.key.as_str());
         self.check_attributes(&req, &known, of, &attributes)?;
         let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
+        let customer = self.customer(&req, OBJECT)?;
         let (bucket, input) = (&known.bucket, &mut req.input);
+        let seal = customer
+            .as_ref()
+            .map(|c| c.seal(&self.clock, (&bucket.id, &input.key)));
+        let seal = seal.transpose()?;
         let id = self
             .objects
-            .begin_upload(&bucket.id, &input.key, attributes, algorithm, lock)
+            .begin_upload(
+                &bucket.id,
+                &input.key,
+                attributes,
+                algorithm,
+                (lock, seal.map(|s| s.1)),
+            )
             .await?;
         Ok(CreateMultipartUploadOutput {
             bucket: Some(input.bucket.clone()),
@@ -102,6 +115,8 @@ impl<P: Pool> Front<P> {
             checksum_algorithm: input.checksum_algorithm.take(),
             checksum_type: input.checksum_type.take(),
             upload_id: Some(id),
+            sse_customer_algorithm: customer.as_ref().map(Customer::algorithm),
+            sse_customer_key_md5: customer.map(|c| c.md5),
             ..CreateMultipartUploadOutput::default()
         })
     }
@@ -112,7 +127,7 @@ impl<P: Pool> Front<P> {
         bucket: &Bucket,
         (key, id): (&str, &str),
         number: i32,
-        (mut body, length): (Source, Option<u64>),
+        (mut body, length, seal): (Source, Option<u64>, Option<seal::Key>),
         announced: Announced,
         trailers: Option<&TrailingHeaders>,
     ) -> S3Result<PartRecord> {
@@ -123,10 +138,16 @@ impl<P: Pool> Front<P> {
         let mut digest = Digest::new(announced);
         let data = &self.objects.data;
         let stored = data
-            .take((&bucket.id, key), &mut body, length, PUT_MAX, &mut digest)
+            .take(
+                (&bucket.id, key),
+                (&mut body, seal.clone()),
+                length,
+                PUT_MAX,
+                &mut digest,
+            )
             .await?;
         let (etag, checksum) = match digest.finish(trailers) {
-            Ok(done) => done,
+            Ok((md5, checksum)) => (etag_of(seal.as_ref(), md5), checksum),
             Err(e) => {
                 data.abandon(stored.claim).await;
                 return Err(e.into());
@@ -149,12 +170,18 @@ impl<P: Pool> Front<P> {
         let ask = Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).of_upload();
         let bucket = self.permitted(&req, &ask).await?.bucket;
         refuse_unbuilt(&req.headers)?;
+        let customer = self.customer(&req, OBJECT)?;
+        let (used, md5) = (
+            customer.as_ref().map(Customer::algorithm),
+            customer.as_ref().map(|c| c.md5.clone()),
+        );
         let trailers = req.trailing_headers.take();
         let input = &mut req.input;
         let upload = self
             .objects
             .upload(&bucket.id, &input.key, &input.upload_id)
             .await?;
+        let key = opened_part(customer, &upload, (&bucket.id, &input.key))?;
         let values = checksum_values!(input);
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str().to_string());
         let algorithm = algorithm.or(upload.algorithm);
@@ -165,13 +192,15 @@ impl<P: Pool> Front<P> {
             &req.headers,
         )?;
         let length = length(input.content_length, &req.headers);
-        let body = (Source(input.body.take()), length);
+        let body = (Source(input.body.take()), length, key);
         let to = (input.key.as_str(), input.upload_id.as_str());
         let part = self
             .take_part(&bucket, to, input.part_number, body, announced, trailers.as_ref())
             .await?;
         let mut out = UploadPartOutput {
             e_tag: etag(&part.etag),
+            sse_customer_algorithm: used,
+            sse_customer_key_md5: md5,
             ..UploadPartOutput::default()
         };
         set_checksum!(out, &part.checksum);
@@ -189,9 +218,16 @@ impl<P: Pool> Front<P> {
             .objects
             .upload(&bucket.id, &input.key, &input.upload_id)
             .await?;
-        let (source, copied_from) = self
+        let customer = self.customer(&req, OBJECT)?;
+        let (used, md5) = (
+            customer.as_ref().map(Customer::algorithm),
+            customer.as_ref().map(|c| c.md5.clone()),
+        );
+        let key = opened_part(customer, &upload, (&bucket.id, &input.key))?;
+        let from = self
             .source(&req, (&input.copy_source, false), wanted_of_source!(input))
             .await?;
+        let source = &from.entry;
         let range = match &input.copy_source_range {
             None => 0..source.size,
             Some(text) => {
@@ -200,8 +236,9 @@ impl<P: Pool> Front<P> {
             }
         };
         let body = (
-            self.sent(&source, range.start, range.end).await?,
+            self.sent(&from, range.start, range.end).await?,
             Some(range.end - range.start),
+            key,
         );
         let announced = Announced {
             md5: None,
@@ -220,7 +257,9 @@ impl<P: Pool> Front<P> {
         set_checksum!(result, &part.checksum);
         Ok(UploadPartCopyOutput {
             copy_part_result: Some(result),
-            copy_source_version_id: copied_from,
+            copy_source_version_id: from.version,
+            sse_customer_algorithm: used,
+            sse_customer_key_md5: md5,
             ..UploadPartCopyOutput::default()
         })
     }

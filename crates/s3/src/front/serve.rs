@@ -52,6 +52,8 @@ pub struct Settings {
     pub domains: Vec<String>,
     /// Days that the usage log is kept; None: there is none.
     pub usage_keep: Option<u64>,
+    /// Keys of clients are taken without TLS, too.
+    pub plain_keys: bool,
 }
 
 impl Default for Settings {
@@ -62,6 +64,7 @@ impl Default for Settings {
             day: Duration::from_millis(crate::lifecycle::DAY),
             domains: Vec::new(),
             usage_keep: None,
+            plain_keys: false,
         }
     }
 }

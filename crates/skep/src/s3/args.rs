@@ -83,6 +83,9 @@ pub struct Tuning {
     /// Days after which what was written down goes
     #[arg(long = "s3-usage-keep", value_name = "DAYS", default_value_t = 400, requires = "usage_log", value_parser = clap::value_parser!(u64).range(1..=36_500))]
     pub usage_days: u64,
+    /// Take clients' keys (SSE-C) without TLS, too: behind a proxy that has it
+    #[arg(long = "s3-customer-keys-without-tls")]
+    pub plain_keys: bool,
     /// Seconds that replaced and deleted data stay, for readers that have begun
     #[arg(long = "s3-gc-wait", value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub gc_wait: u64,

@@ -67,6 +67,7 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         day: Duration::from_secs(args.tuning.lifecycle_day),
         domains: args.tuning.domains.clone(),
         usage_keep: args.tuning.usage_keep(),
+        plain_keys: args.tuning.plain_keys,
     };
     let registry = metrics::Registry::default();
     let gateway = Gateway::open(&client, &settings, &registry)

@@ -1,0 +1,223 @@
+//! Encryption with keys that clients bring (SSE-C): what a request says of them, and what opens with them.
+//!
+//! A key is taken by TLS alone, unless the gateway is told otherwise. Of objects that were put with a key nothing is told without it, not even by HEAD.
+
+use super::Front;
+use super::caller::Peer;
+use super::errors::{coded, invalid};
+use crate::rados::Pool;
+use crate::record::{Entry, Upload};
+use crate::seal::{How, Key, Sealed};
+use crate::{Clock, Error};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::HeaderMap;
+use s3s::crypto::{Checksum as _, Md5};
+use s3s::{S3ErrorCode, S3Request, S3Result};
+
+/// What the three headers begin with: of what is put or read, and of what is copied.
+pub const CUSTOMER: &str = "x-amz-server-side-encryption-customer-";
+pub const OBJECT: &str = CUSTOMER;
+pub const SOURCE: &str = "x-amz-copy-source-server-side-encryption-customer-";
+const ALGORITHM: &str = "AES256";
+
+/// The key of an object, and what its entry has of it.
+pub type Seal = (Key, Sealed);
+
+pub struct Customer {
+    key: Key,
+    /// In base64.
+    pub md5: String,
+}
+
+/// Keys that a request brings are not shown where it is.
+pub fn hide_keys(headers: &mut HeaderMap) {
+    for (name, value) in headers.iter_mut() {
+        if name.as_str().ends_with("-customer-key") {
+            value.set_sensitive(true);
+        }
+    }
+}
+
+/// The headers of a key that was brought; None: there are none.
+fn brought(headers: &HeaderMap, prefix: &str) -> S3Result<Option<Customer>> {
+    let text = |name: &str| {
+        let mut all = headers.get_all(format!("{prefix}{name}")).iter();
+        match (all.next(), all.next()) {
+            (None, _) => Ok(None),
+            (Some(value), None) => Ok(value.to_str().ok()),
+            _ => Err(invalid(format!("{prefix}{name} is there twice"))),
+        }
+    };
+    let (algorithm, key, md5) = (text("algorithm")?, text("key")?, text("key-md5")?);
+    if algorithm.is_none() && key.is_none() && md5.is_none() {
+        return Ok(None);
+    }
+    let must = |what: &str| {
+        let begins = "Requests specifying Server Side Encryption with Customer provided keys must provide";
+        invalid(format!("{begins} {what}."))
+    };
+    match algorithm {
+        None => return Err(must("a valid encryption algorithm")),
+        Some(ALGORITHM) => {}
+        Some(_) => {
+            let why = "The encryption request that was specified is not valid. Supported value: AES256.";
+            return Err(coded(S3ErrorCode::InvalidEncryptionAlgorithmError, why));
+        }
+    }
+    let key = key.ok_or_else(|| must("an appropriate secret key"))?;
+    let md5 = md5.ok_or_else(|| must("the client calculated MD5 of the secret key"))?;
+    let bytes = STANDARD.decode(key).unwrap_or_default();
+    let made =
+        Key::new(&bytes).ok_or_else(|| invalid("The secret key was invalid for the specified algorithm."))?;
+    let mut hasher = Md5::new();
+    hasher.update(&bytes);
+    match STANDARD.encode(hasher.finalize()) == md5 {
+        true => Ok(Some(Customer {
+            key: made,
+            md5: md5.into(),
+        })),
+        false => Err(invalid(
+            "The calculated MD5 hash of the key did not match the hash that was provided.",
+        )),
+    }
+}
+
+impl Customer {
+    pub fn algorithm(&self) -> String {
+        ALGORITHM.into()
+    }
+
+    /// A new key for an object at this place (id of its bucket, and its key), wrapped with this one.
+    pub fn seal(&self, clock: &Clock, place: (&str, &str)) -> S3Result<Seal> {
+        let object = Key::random(clock);
+        let sealed = self
+            .key
+            .wrap(&object, How::Customer(self.md5.clone()), place, clock)?;
+        Ok((object, sealed))
+    }
+}
+
+impl<P: Pool> Front<P> {
+    pub(super) fn customer<T>(&self, req: &S3Request<T>, prefix: &str) -> S3Result<Option<Customer>> {
+        let customer = brought(&req.headers, prefix)?;
+        let safe = self.plain_keys || req.extensions.get::<Peer>().is_some_and(|p| p.tls);
+        match customer.is_some() && !safe {
+            true => Err(invalid(
+                "Requests specifying Server Side Encryption with Customer provided keys must be made over a secure connection.",
+            )),
+            false => Ok(customer),
+        }
+    }
+}
+
+/// The key of an object, for who brings what it was put with; None: it is not encrypted.
+pub fn opened(customer: Option<Customer>, entry: &Entry, place: (&str, &str)) -> S3Result<Option<Key>> {
+    let refused = |why: &str| Err(coded(S3ErrorCode::InvalidRequest, why));
+    match (&entry.sealed, customer) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => refused("The encryption parameters are not applicable to this object."),
+        (Some(_), None) => refused(
+            "The object was stored using a form of Server Side Encryption. The correct parameters must be provided to retrieve the object.",
+        ),
+        (Some(sealed), Some(customer)) => match customer.key.unwrap(sealed, place)? {
+            Some(key) => Ok(Some(key)),
+            None => Err(Error::AccessDenied.into()),
+        },
+    }
+}
+
+/// The same of an upload, for one of its parts.
+pub fn opened_part(
+    customer: Option<Customer>,
+    upload: &Upload,
+    place: (&str, &str),
+) -> S3Result<Option<Key>> {
+    let refused = |why: &str| Err(coded(S3ErrorCode::InvalidRequest, why));
+    match (&upload.sealed, customer) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => refused(
+            "The multipart upload initiate did not request encryption. Please resend the request without sending encryption parameters.",
+        ),
+        (Some(_), None) => refused(
+            "The multipart upload initiate requested encryption. Subsequent part requests must include the appropriate encryption parameters.",
+        ),
+        (Some(sealed), Some(customer)) => match customer.key.unwrap(sealed, place)? {
+            Some(key) => Ok(Some(key)),
+            None => refused("The provided encryption parameters did not match the ones used originally."),
+        },
+    }
+}
+
+/// The ETag of what has this MD5, and was sealed with this key, or not.
+pub fn etag_of(key: Option<&Key>, md5: String) -> String {
+    match key {
+        Some(key) => key.etag(&md5),
+        None => md5,
+    }
+}
+
+/// What answers say of an object that is sealed.
+pub fn algorithm_of(_: &Sealed) -> String {
+    ALGORITHM.into()
+}
+
+pub fn md5_of(sealed: &Sealed) -> String {
+    let How::Customer(md5) = &sealed.how;
+    md5.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(of: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in of {
+            let name: hyper::header::HeaderName = format!("{OBJECT}{name}").parse().unwrap();
+            headers.append(name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+    /// md5sum of the key, in base64.
+    fn md5() -> String {
+        let mut hasher = Md5::new();
+        hasher.update(&STANDARD.decode(KEY).unwrap());
+        STANDARD.encode(hasher.finalize())
+    }
+
+    #[test]
+    fn keys_are_read_and_what_is_not_whole_is_refused() {
+        let (a, k, md5) = (("algorithm", "AES256"), ("key", KEY), md5());
+        let m = ("key-md5", md5.as_str());
+        assert!(brought(&headers(&[]), OBJECT).unwrap().is_none());
+        let found = brought(&headers(&[a, k, m]), OBJECT).unwrap().unwrap();
+        assert_eq!((found.md5.as_str(), found.algorithm().as_str()), (m.1, "AES256"));
+        for bad in [
+            vec![a],
+            vec![k],
+            vec![m],
+            vec![a, k],
+            vec![a, m],
+            vec![k, m],
+            vec![("algorithm", "aws:kms"), k, m],
+            vec![a, k, k, m],
+            vec![a, ("key", "c2hvcnQ="), m],
+            vec![a, ("key", "not base64"), m],
+            vec![a, k, ("key-md5", "AAAAAAAAAAAAAAAAAAAAAA==")],
+        ] {
+            assert!(brought(&headers(&bad), OBJECT).is_err(), "{bad:?}");
+        }
+        assert!(brought(&headers(&[a, k, m]), SOURCE).unwrap().is_none());
+    }
+
+    #[test]
+    fn keys_are_not_shown() {
+        let mut all = headers(&[("algorithm", "AES256"), ("key", KEY)]);
+        hide_keys(&mut all);
+        assert!(!format!("{all:?}").contains(KEY));
+    }
+}
