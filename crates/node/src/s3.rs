@@ -3,7 +3,7 @@
 use crate::role::{Plan, Role, Running};
 use crate::settle::S3Options;
 use crate::{AuthMode, Error, Settings, monitor};
-use ::s3::{Gateway, Settings as GatewaySettings};
+use ::s3::{Gateway, Masters, Settings as GatewaySettings};
 use auth::{Context, CryptoKey};
 use client::{Client, Conf};
 use io::group::Group;
@@ -91,6 +91,10 @@ impl S3Role {
             domains: self.options.domains.clone(),
             usage_keep: self.options.usage_keep,
             plain_keys: self.options.plain_keys,
+            masters: match &self.options.master_keys {
+                None => Masters::default(),
+                Some(file) => Masters::open(file).await?,
+            },
         };
         let client = Client::connect(self.conf().await?)
             .await

@@ -80,6 +80,8 @@ pub struct S3Options {
     pub usage_keep: Option<u64>,
     /// Keys of clients are taken without TLS, too.
     pub plain_keys: bool,
+    /// File with keys of the gateway's own.
+    pub master_keys: Option<PathBuf>,
 }
 
 /// Whether messenger v1 is spoken, too, as somebody wants it.

@@ -7,7 +7,7 @@ use crate::check::{Check, Report};
 use crate::counts::Counter;
 use crate::data::DataStore;
 use crate::expiry::Expiry;
-use crate::front::{Door, Front, Hosts, Settings};
+use crate::front::{Door, Front, Hosts, Keys, Settings};
 use crate::gc::Collector;
 use crate::index::Index;
 use crate::lifecycle::DAY;
@@ -164,6 +164,10 @@ impl Gateway {
         if day != DAY {
             tracing::warn!("s3: lifecycles count days of {day} ms: what has a term goes before its time");
         }
+        let keys = Keys {
+            plain: settings.plain_keys,
+            masters: settings.masters.clone(),
+        };
         let of = (buckets.clone(), objects.clone());
         Ok(Self {
             front: Front::new(
@@ -172,7 +176,7 @@ impl Gateway {
                 (limits, rates, counter),
                 (meters, usage),
                 clock.clone(),
-                (day, settings.plain_keys),
+                (day, keys),
             ),
             hosts: Hosts::new(&settings.domains),
             usage_keep: settings.usage_keep,

@@ -1,7 +1,8 @@
 //! Encryption at rest: what is stored, and what is kept of keys. No I/O.
 //!
 //! ```text
-//! key of the client (SSE-C)        32 bytes; we keep its MD5, so that a wrong one is told, and nothing else
+//! key of the client (SSE-C)        32 bytes; we keep its MD5, which answers tell, and nothing else
+//! or a master key (SSE-S3)         32 bytes from a file of the gateway; we keep its name
 //!   wrapping key                   HKDF-SHA256(key, salt of 32 random bytes): used once
 //!     key of the object            32 random bytes, wrapped (AES-256-GCM) with bucket and key of the object as what belongs to it
 //!       key of the data            HKDF-SHA256(key of the object, the data's tag): tags are never used again
@@ -18,6 +19,8 @@ use crate::{Clock, Error, Result};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use aws_lc_rs::{digest, hmac};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
 /// Bytes that are sealed together.
@@ -102,6 +105,8 @@ impl Sealed {
 pub enum How {
     /// The client's, with this MD5 (base64).
     Customer(String),
+    /// The gateway's of this name.
+    Master(String),
 }
 
 impl denc::Encode for How {
@@ -111,6 +116,10 @@ impl denc::Encode for How {
                 w.u8(1);
                 w.put(md5);
             }
+            Self::Master(id) => {
+                w.u8(2);
+                w.put(id);
+            }
         }
     }
 }
@@ -119,6 +128,7 @@ impl denc::Decode for How {
     fn decode(r: &mut denc::Reader) -> denc::Result<Self> {
         match r.u8()? {
             1 => Ok(Self::Customer(r.get()?)),
+            2 => Ok(Self::Master(r.get()?)),
             _ => Err(r.invalid("kind of encryption")),
         }
     }
@@ -178,6 +188,14 @@ impl Key {
     /// What seals the data under this tag, with the key of its object.
     pub fn data(&self, tag: Tag) -> Result<DataKey> {
         derived(self, &tag.0, DATA).map(DataKey)
+    }
+
+    /// None: it is no base64 of 256 bits.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let mut bytes = STANDARD.decode(text).ok()?;
+        let key = Self::new(&bytes);
+        bytes.fill(0);
+        key
     }
 
     /// An ETag that tells nothing of what is sealed to who has not its key.

@@ -110,6 +110,7 @@ fn s3(args: &args::Up) -> Option<node::S3Options> {
         tls: args.s3_tuning.tls(),
         usage_keep: args.s3_tuning.usage_keep(),
         plain_keys: args.s3_tuning.plain_keys,
+        master_keys: args.s3_tuning.master_keys.clone(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! What a client says of an object besides its bytes, and what of it is refused.
 
-use super::customer::CUSTOMER;
+use super::customer::{CUSTOMER, ENCRYPTION};
 use super::errors::{invalid, not_built};
 use super::texts::url_decoded;
 use crate::history::Which;
@@ -46,10 +46,9 @@ pub fn refuse_unbuilt(headers: &hyper::HeaderMap) -> S3Result<()> {
     ];
     for name in headers.keys() {
         let name_of = name.as_str();
-        if name_of.starts_with("x-amz-server-side-encryption") && !name_of.starts_with(CUSTOMER) {
-            return Err(not_built(
-                "encryption with keys of the gateway or of a service (SSE-S3, SSE-KMS; with the client's, SSE-C, is)",
-            ));
+        let known = name_of.starts_with(CUSTOMER) || name_of == ENCRYPTION;
+        if name_of.starts_with(ENCRYPTION) && !known {
+            return Err(not_built("encryption with keys of a service (SSE-KMS)"));
         }
         if let Some((_, what)) = UNBUILT
             .iter()

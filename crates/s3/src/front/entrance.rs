@@ -58,7 +58,14 @@ fn is_form<B>(request: &hyper::Request<B>) -> bool {
 }
 
 /// What is read a second time: what removes objects, and what keeps them.
-const KEPT: [&str; 5] = ["delete", "lifecycle", "object-lock", "retention", "legal-hold"];
+const KEPT: [&str; 6] = [
+    "delete",
+    "encryption",
+    "lifecycle",
+    "object-lock",
+    "retention",
+    "legal-hold",
+];
 
 /// Whether one of those may be asked for.
 fn names_kept(query: &str) -> bool {

@@ -13,6 +13,7 @@ mod counted;
 mod customer;
 mod delete_ops;
 mod digest;
+mod encryption_ops;
 mod entrance;
 mod errors;
 mod hosts;
@@ -39,6 +40,7 @@ pub use serve::{Door, Settings, serve};
 use crate::accounts::Accounts;
 use crate::buckets::{Bucket, Buckets};
 use crate::counts::Counter;
+use crate::master::Masters;
 use crate::meters::Meters;
 use crate::objects::Objects;
 use crate::quota::Limits;
@@ -68,8 +70,16 @@ pub struct Front<P> {
     clock: Clock,
     /// Milliseconds of a day, as lifecycles count.
     day: u64,
-    /// Clients' keys are taken without TLS, too.
-    plain_keys: bool,
+    keys: Keys,
+}
+
+/// What is done with keys.
+#[derive(Clone, Default)]
+pub struct Keys {
+    /// Clients' are taken without TLS, too.
+    pub plain: bool,
+    /// The gateway's own.
+    pub masters: Masters,
 }
 
 impl<P: Clone> Clone for Front<P> {
@@ -85,7 +95,7 @@ impl<P: Clone> Clone for Front<P> {
             usage: self.usage.clone(),
             clock: self.clock.clone(),
             day: self.day,
-            plain_keys: self.plain_keys,
+            keys: self.keys.clone(),
         }
     }
 }
@@ -115,7 +125,7 @@ impl<P: Pool> Front<P> {
         (limits, rates, counter): (Limits<P>, Rates<P>, Counter<P>),
         (meters, usage): (Meters, Option<Usage<P>>),
         clock: Clock,
-        (day, plain_keys): (u64, bool),
+        (day, keys): (u64, Keys),
     ) -> Self {
         Self {
             accounts,
@@ -128,7 +138,7 @@ impl<P: Pool> Front<P> {
             usage,
             clock,
             day,
-            plain_keys,
+            keys,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Objects: put, get, head, copy.
 
 use super::attributes::{attributes, check_key, refuse_unbuilt, which};
-use super::customer::{Customer, OBJECT, SOURCE, Seal, etag_of, opened};
+use super::customer::{OBJECT, SOURCE, Seal, describe_seal, etag_of};
 use super::digest::{Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
 use super::lock_ops::lock_given;
@@ -107,9 +107,7 @@ macro_rules! describe {
         $out.content_type = header("content-type").or(Some("binary/octet-stream".into()));
         $out.expires = header("expires").and_then(|e| Timestamp::parse(TimestampFormat::HttpDate, &e).ok());
         $out.e_tag = etag(&$entry.etag);
-        let sealed = $entry.sealed.as_ref();
-        $out.sse_customer_algorithm = sealed.map(super::customer::algorithm_of);
-        $out.sse_customer_key_md5 = sealed.map(super::customer::md5_of);
+        describe_seal!($out, $entry.sealed.as_ref());
         $out.last_modified = Some(seconds($entry.modified));
         let meta = &$entry.attributes.meta;
         $out.metadata = (!meta.is_empty()).then(|| meta.clone().into_iter().collect());
@@ -184,7 +182,7 @@ impl Wanted<'_> {
 }
 
 /// What is copied, with its key, if it is sealed, and its version, as answers say it.
-pub(super) struct From {
+pub(super) struct Original {
     pub entry: Entry,
     pub key: Option<seal::Key>,
     pub version: Option<String>,
@@ -218,7 +216,7 @@ impl<P: Pool> Front<P> {
             Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).with(Key::Acl, acl.as_ref());
         let (known, begun) = (self.permitted(&req, &ask).await?, self.clock.now_ms());
         refuse_unbuilt(&req.headers)?;
-        let customer = self.customer(&req, OBJECT)?;
+        let seal = self.new_seal(&req, &known, &req.input.key)?;
         let trailers = req.trailing_headers.take();
         let input = &mut req.input;
         check_key(&input.key)?;
@@ -231,9 +229,6 @@ impl<P: Pool> Front<P> {
             matches: etags(input.if_match.as_ref()),
             none_match: etags(input.if_none_match.as_ref()),
         };
-        let seal = customer
-            .as_ref()
-            .map(|c| c.seal(&self.clock, (&bucket.id, &input.key)));
         let values = checksum_values!(input);
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str());
         let announced = Announced::new(input.content_md5.take(), values, algorithm, &req.headers)?;
@@ -250,7 +245,7 @@ impl<P: Pool> Front<P> {
                 length,
                 announced,
                 trailers.as_ref(),
-                (attributes, lock, seal.transpose()?),
+                (attributes, lock, seal),
             )
             .await?;
         let to = (input.bucket.as_str(), input.key.as_str());
@@ -259,11 +254,10 @@ impl<P: Pool> Front<P> {
             e_tag: etag(&entry.etag),
             version_id: version_of(&known, &entry),
             expiration: self.expiration(&known, &input.key, &entry),
-            sse_customer_algorithm: customer.as_ref().map(Customer::algorithm),
-            sse_customer_key_md5: customer.map(|c| c.md5),
             ..PutObjectOutput::default()
         };
         set_checksum!(out, &entry.checksum);
+        describe_seal!(out, entry.sealed.as_ref());
         Ok(out)
     }
 
@@ -345,7 +339,7 @@ impl<P: Pool> Front<P> {
         match digest.finish(trailers) {
             Ok((md5, checksum)) => Ok(New {
                 stored,
-                etag: etag_of(seal.as_ref().map(|s| &s.0), md5),
+                etag: etag_of(seal.as_ref().map(|s| (&s.0, &s.1)), md5),
                 attributes,
                 checksum,
                 lock,
@@ -449,7 +443,7 @@ impl<P: Pool> Front<P> {
             input.version_id.as_deref(),
         );
         let (entry, known) = self.readable(&req, of).await?;
-        let key = opened(self.customer(&req, OBJECT)?, &entry, (&known.bucket.id, of.1))?;
+        let key = self.opened(self.customer(&req, OBJECT)?, &entry, (&known.bucket.id, of.1))?;
         let lock = self.said_lock(&req, &known, (of.0, of.1, which(of.2)?), &entry);
         let input = req.input;
         let wanted = Wanted {
@@ -510,7 +504,7 @@ impl<P: Pool> Front<P> {
             input.version_id.as_deref(),
         );
         let (entry, known) = self.readable(&req, of).await?;
-        opened(self.customer(&req, OBJECT)?, &entry, (&known.bucket.id, of.1))?;
+        self.opened(self.customer(&req, OBJECT)?, &entry, (&known.bucket.id, of.1))?;
         let lock = self.said_lock(&req, &known, (of.0, of.1, which(of.2)?), &entry);
         let input = req.input;
         let wanted = Wanted {
@@ -547,7 +541,7 @@ impl<P: Pool> Front<P> {
         req: &S3Request<T>,
         (source, tags): (&CopySource, bool),
         wanted: Wanted<'_>,
-    ) -> S3Result<From> {
+    ) -> S3Result<Original> {
         let CopySource::Bucket {
             bucket,
             key,
@@ -566,10 +560,10 @@ impl<P: Pool> Front<P> {
             let ask = ask.version(which, Action::GetObjectVersionTagging);
             self.demand(req, &from, &ask)?;
         }
-        let key = opened(self.customer(req, SOURCE)?, &entry, (&from.bucket.id, key))?;
+        let key = self.opened(self.customer(req, SOURCE)?, &entry, (&from.bucket.id, key))?;
         match wanted.check(&entry) {
             Err(e) if *e.code() == S3ErrorCode::NotModified => Err(Error::Precondition.into()),
-            other => other.map(|()| From {
+            other => other.map(|()| Original {
                 version: version_of(&from, &entry),
                 entry,
                 key,
@@ -578,7 +572,7 @@ impl<P: Pool> Front<P> {
     }
 
     /// Bytes of an object as a body.
-    pub(super) async fn sent(&self, of: &From, from: u64, to: u64) -> S3Result<Source> {
+    pub(super) async fn sent(&self, of: &Original, from: u64, to: u64) -> S3Result<Source> {
         let reader = self.objects.data.reader(&of.entry, (from, to), of.key.clone());
         let mut reader = reader.await?;
         let first = reader.next().await?;
@@ -597,13 +591,13 @@ impl<P: Pool> Front<P> {
         check_key(&req.input.key)?;
         let replaces = |d: &TaggingDirective| d.as_str() == TaggingDirective::REPLACE;
         let tags = !input.tagging_directive.as_ref().is_some_and(replaces);
-        let customer = self.customer(&req, OBJECT)?;
+        let seal = self.new_seal(&req, &known, &req.input.key)?;
         let from = self
             .source(&req, (&input.copy_source, tags), wanted_of_source!(input))
             .await?;
         let source = &from.entry;
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str().to_string());
-        let attributes = copied(&mut req.input, source, customer.is_some())?;
+        let attributes = copied(&mut req.input, source, seal.is_some())?;
         let of = (req.input.bucket.as_str(), req.input.key.as_str());
         self.check_attributes(&req, &known, of, &attributes)?;
         let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
@@ -617,9 +611,6 @@ impl<P: Pool> Front<P> {
         };
         self.limits.check(bucket, Amount::object(source.size)).await?;
         let body = self.sent(&from, 0, source.size).await?;
-        let seal = customer
-            .as_ref()
-            .map(|c| c.seal(&self.clock, (&bucket.id, &req.input.key)));
         let to = (bucket.id.as_str(), req.input.key.as_str());
         let new = self
             .take_in(
@@ -628,7 +619,7 @@ impl<P: Pool> Front<P> {
                 Some(source.size),
                 announced,
                 None,
-                (attributes, lock, seal.transpose()?),
+                (attributes, lock, seal),
             )
             .await?;
         let (entry, known) = self.commit((known, begun), of, new, Condition::default()).await?;
@@ -638,15 +629,15 @@ impl<P: Pool> Front<P> {
             ..CopyObjectResult::default()
         };
         set_checksum!(result, &entry.checksum);
-        Ok(CopyObjectOutput {
+        let mut out = CopyObjectOutput {
             expiration: self.expiration(&known, &req.input.key, &entry),
             copy_object_result: Some(result),
             copy_source_version_id: from.version,
             version_id: version_of(&known, &entry),
-            sse_customer_algorithm: customer.as_ref().map(Customer::algorithm),
-            sse_customer_key_md5: customer.map(|c| c.md5),
             ..CopyObjectOutput::default()
-        })
+        };
+        describe_seal!(out, entry.sealed.as_ref());
+        Ok(out)
     }
 }
 

@@ -190,4 +190,17 @@ mod tests {
             assert!(check(bad).is_err(), "{bad}");
         }
     }
+
+    proptest::proptest! {
+        /// Whatever is sent is judged: nothing panics, nor goes on without end.
+        #[test]
+        fn anything_is_judged(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200), cut in 0usize..300) {
+            let good = b"<A><Rule><SSEAlgorithm>AES256</SSEAlgorithm><BucketKeyEnabled>false</BucketKeyEnabled></Rule></A>";
+            let leaves = [("SSEAlgorithm", Leaf::Text), ("BucketKeyEnabled", Leaf::Text)];
+            let at = cut % good.len();
+            for text in [&bytes[..], &good[..at], &[&good[..at], &bytes, &good[at..]].concat()] {
+                let _ = check(text, &leaves);
+            }
+        }
+    }
 }

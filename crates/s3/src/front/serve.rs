@@ -11,6 +11,7 @@ use crate::buckets::Buckets;
 use crate::counts::{Counter, FLUSH_EVERY};
 use crate::gc::Collector;
 use crate::index::Index;
+use crate::master::Masters;
 use crate::rados::Pool;
 use crate::usage::{self, Usage};
 use hyper::header::HeaderValue;
@@ -54,6 +55,8 @@ pub struct Settings {
     pub usage_keep: Option<u64>,
     /// Keys of clients are taken without TLS, too.
     pub plain_keys: bool,
+    /// Keys of the gateway's own.
+    pub masters: Masters,
 }
 
 impl Default for Settings {
@@ -65,6 +68,7 @@ impl Default for Settings {
             domains: Vec::new(),
             usage_keep: None,
             plain_keys: false,
+            masters: Masters::default(),
         }
     }
 }

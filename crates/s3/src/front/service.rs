@@ -73,6 +73,32 @@ impl<P: Pool> S3 for Front<P> {
         answered!(self.location(req).await)
     }
 
+    async fn put_bucket_encryption(
+        &self,
+        req: S3Request<PutBucketEncryptionInput>,
+    ) -> S3Result<S3Response<PutBucketEncryptionOutput>> {
+        self.set_encryption(req).await?;
+        Ok(S3Response::new(PutBucketEncryptionOutput::default()))
+    }
+
+    async fn get_bucket_encryption(
+        &self,
+        req: S3Request<GetBucketEncryptionInput>,
+    ) -> S3Result<S3Response<GetBucketEncryptionOutput>> {
+        answered!(self.encryption(req).await)
+    }
+
+    async fn delete_bucket_encryption(
+        &self,
+        req: S3Request<DeleteBucketEncryptionInput>,
+    ) -> S3Result<S3Response<DeleteBucketEncryptionOutput>> {
+        self.remove_encryption(req).await?;
+        Ok(S3Response::with_status(
+            DeleteBucketEncryptionOutput::default(),
+            hyper::StatusCode::NO_CONTENT,
+        ))
+    }
+
     async fn put_bucket_acl(
         &self,
         req: S3Request<PutBucketAclInput>,

@@ -83,6 +83,9 @@ pub struct Tuning {
     /// Days after which what was written down goes
     #[arg(long = "s3-usage-keep", value_name = "DAYS", default_value_t = 400, requires = "usage_log", value_parser = clap::value_parser!(u64).range(1..=36_500))]
     pub usage_days: u64,
+    /// File with keys of the gateway's own (SSE-S3): lines with a name and 32 bytes in base64. The first encrypts, all decrypt
+    #[arg(long = "s3-master-key", value_name = "FILE")]
+    pub master_keys: Option<PathBuf>,
     /// Take clients' keys (SSE-C) without TLS, too: behind a proxy that has it
     #[arg(long = "s3-customer-keys-without-tls")]
     pub plain_keys: bool,
@@ -300,10 +303,10 @@ pub struct UsageOf {
     #[arg(long, value_name = "BUCKET")]
     pub bucket: Option<String>,
     /// Hours that begin from this time on: YYYY-MM-DD, or YYYY-MM-DD HH:MM:SS, in UTC
-    #[arg(long, value_name = "DATE", value_parser = super::usage::parse_date)]
+    #[arg(long, value_name = "DATE", value_parser = parse_date)]
     pub start_date: Option<u64>,
     /// And before this one
-    #[arg(long, value_name = "DATE", value_parser = super::usage::parse_date)]
+    #[arg(long, value_name = "DATE", value_parser = parse_date)]
     pub end_date: Option<u64>,
     #[command(flatten)]
     pub how: How,
@@ -377,5 +380,35 @@ fn parse_max_size(text: &str) -> Result<i64, String> {
     match text.parse::<i64>() {
         Ok(n) => Ok(n.max(-1)),
         Err(_) => parse_size(text).map(|n| n as i64),
+    }
+}
+
+/// Milliseconds since 1970 of `2026-11-26`, or of that day and a time, in UTC.
+fn parse_date(text: &str) -> Result<u64, String> {
+    let padded = match text.len() {
+        10 => format!("{text}T00:00:00Z"),
+        _ => format!("{}Z", text.trim_end_matches('Z')),
+    };
+    let at = backup::time::parse(&padded).map(|s| s * 1000);
+    at.ok_or_else(|| "a date is YYYY-MM-DD, or YYYY-MM-DD HH:MM:SS, in UTC".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        for (text, ms) in [
+            ("1970-01-02", 86_400_000),
+            ("2026-11-26", 1_795_651_200_000),
+            ("2026-11-26 16:00:00", 1_795_708_800_000),
+            ("2026-11-26T16:00:00Z", 1_795_708_800_000),
+        ] {
+            assert_eq!(parse_date(text), Ok(ms), "{text}");
+        }
+        for text in ["", "x", "2026-13-01", "2026-11-26 25:00:00", "26.11.2026"] {
+            assert!(parse_date(text).is_err(), "{text}");
+        }
     }
 }

@@ -7,7 +7,7 @@ mod usage;
 
 use crate::options::{ClusterArgs, Format};
 use ::client::{Client, Conf};
-use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, Settings, User};
+use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, Masters, Settings, User};
 use args::{How, KeyCommand, S3Command, Serve, UserCommand};
 use io::socket::Listener;
 use node::Error;
@@ -58,6 +58,13 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
             Some(opened.map_err(|e| failed(format!("--s3-cert and --s3-key: {e}")))?)
         }
     };
+    let masters = match &args.tuning.master_keys {
+        None => Masters::default(),
+        Some(file) => {
+            let opened = Masters::open(file).await;
+            opened.map_err(|e| failed(format!("--s3-master-key: {e}")))?
+        }
+    };
     let listener = Listener::bind(args.listen).map_err(refused)?;
     let listen = listener.local_addr().map_err(refused)?;
     let client = connect(&args.cluster).await?;
@@ -68,6 +75,7 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         domains: args.tuning.domains.clone(),
         usage_keep: args.tuning.usage_keep(),
         plain_keys: args.tuning.plain_keys,
+        masters,
     };
     let registry = metrics::Registry::default();
     let gateway = Gateway::open(&client, &settings, &registry)

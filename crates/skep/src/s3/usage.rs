@@ -14,16 +14,6 @@ const SECONDS_OF_AN_HOUR: u64 = 3600;
 
 type Entries = Vec<(UsagePlace, UsageKinds)>;
 
-/// Milliseconds since 1970 of `2026-11-26`, or of that day and a time, in UTC.
-pub fn parse_date(text: &str) -> Result<u64, String> {
-    let padded = match text.len() {
-        10 => format!("{text}T00:00:00Z"),
-        _ => format!("{}Z", text.trim_end_matches('Z')),
-    };
-    let at = backup::time::parse(&padded).map(|s| s * 1000);
-    at.ok_or_else(|| "a date is YYYY-MM-DD, or YYYY-MM-DD HH:MM:SS, in UTC".to_string())
-}
-
 fn which(of: &UsageOf) -> UsageWhich {
     UsageWhich {
         user: of.uid.clone(),
@@ -182,18 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates() {
-        for (text, ms) in [
-            ("1970-01-02", 86_400_000),
-            ("2026-11-26", 1_795_651_200_000),
-            ("2026-11-26 16:00:00", 1_795_708_800_000),
-            ("2026-11-26T16:00:00Z", 1_795_708_800_000),
-        ] {
-            assert_eq!(parse_date(text), Ok(ms), "{text}");
-        }
-        for text in ["", "x", "2026-13-01", "2026-11-26 25:00:00", "26.11.2026"] {
-            assert!(parse_date(text).is_err(), "{text}");
-        }
+    fn hours() {
         assert_eq!(
             time(1_795_708_800_000 / 1000 / 3600),
             "2026-11-26T16:00:00.000000Z"
