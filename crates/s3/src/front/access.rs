@@ -143,7 +143,7 @@ impl<P: Pool> Front<P> {
         Ok(())
     }
 
-    async fn key_of(&self, access: &str) -> S3Result<crate::accounts::Key> {
+    pub(super) async fn key_of(&self, access: &str) -> S3Result<crate::accounts::Key> {
         let key = self.accounts.key(access).await?;
         key.ok_or_else(|| {
             S3Error::with_message(S3ErrorCode::InvalidAccessKeyId, "there is no such access key")

@@ -1,4 +1,4 @@
-//! What is done with a request before the library sees it, and with its answer after: forms refused, bodies at a pace, CORS, and what is counted.
+//! What is done with a request before the library sees it, and with its answer after: forms taken aside, bodies at a pace, CORS, and what is counted.
 
 use super::access::announced;
 use super::caller::{Noted, Notes, Peer};
@@ -6,7 +6,6 @@ use super::chunks::Chunks;
 use super::cors_ops::Asked;
 use super::counted::{Counted, Told};
 use super::customer::hide_keys;
-use super::errors::not_built;
 use super::hosts::Hosts;
 use super::kinds::{kind, place};
 use super::object_ops::length;
@@ -182,7 +181,13 @@ impl<P: Pool> Entrance<P> {
         let brings = if writes { announced(request.headers()) } else { 0 };
         let asked = Asked::new(self.bucket(&request), request.method(), request.headers());
         let answer = match is_form(&request) {
-            true => refused(not_built("POST forms")),
+            true => {
+                let bucket = self.bucket(&request);
+                let (parts, body) = request.into_parts();
+                let body = Paced::new(body, self.front.clock.clone()).counted(came);
+                let posted = self.front.post(parts, body, bucket, noted).await;
+                posted.or_else(refused)
+            }
             false => self.service.call(self.taken(request, came)).await,
         };
         let mut answer = answer?;

@@ -18,7 +18,7 @@ pub const XML_BYTES: usize = 4 << 20;
 pub fn built<P: Pool>(front: Front<P>, hosts: Hosts) -> S3Service {
     let mut config = S3Config::default();
     config.xml_max_body_size = XML_BYTES;
-    // Forms are refused before the library sees them, which would take the file into memory before it asks who sends it.
+    // Forms do not come to the library (`post_ops`), which would take the file into memory before it asks who sends it.
     config.post_object_max_file_size = 0;
     config.form_max_fields_size = 64 << 10;
     let mut builder = S3ServiceBuilder::new(front.clone());

@@ -110,20 +110,21 @@ fn what_lies_in_the_pool_tells_nothing_and_old_gateways_cannot_read_it() {
         let entry = gate.objects.entry(&bucket, "k").await.unwrap();
         assert_eq!(entry.to_bytes()[..2], [3, 3]);
         assert_eq!(Entry::from_bytes(&entry.to_bytes()).unwrap(), entry);
-        let world = gate.pool.lock();
-        let stripes: Vec<&Bytes> = world
-            .objects
-            .iter()
-            .filter(|(k, _)| k.ends_with(".0") && k.len() == 34)
-            .map(|(_, o)| &o.data)
-            .collect();
-        assert_eq!(stripes.len(), 2);
-        assert!(stripes[0] != stripes[1]);
-        for stripe in stripes {
-            assert_eq!(stripe.len() as u64, 3 * (CHUNK + TAG));
-            assert!(!stripe.windows(16).any(|w| w == [b'a'; 16]));
+        {
+            let world = gate.pool.lock();
+            let stripes: Vec<&Bytes> = world
+                .objects
+                .iter()
+                .filter(|(k, _)| k.ends_with(".0") && k.len() == 34)
+                .map(|(_, o)| &o.data)
+                .collect();
+            assert_eq!(stripes.len(), 2);
+            assert!(stripes[0] != stripes[1]);
+            for stripe in stripes {
+                assert_eq!(stripe.len() as u64, 3 * (CHUNK + TAG));
+                assert!(!stripe.windows(16).any(|w| w == [b'a'; 16]));
+            }
         }
-        drop(world);
         let store = &gate.objects.data;
         assert!(
             store.reader(&entry, (0, 5), None).await.is_err(),
