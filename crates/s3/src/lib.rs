@@ -49,6 +49,8 @@ pub use amount::{Amount, Count};
 pub use check::Report;
 pub use clock::Clock;
 pub use error::{Error, Result};
+#[cfg(feature = "testing")]
+pub use front::testing;
 pub use front::{Settings, domain};
 pub use gateway::{Admin, BucketStats, DATA_POOL, Gateway, META_POOL, check};
 pub use master::Masters;

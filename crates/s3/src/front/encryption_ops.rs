@@ -10,7 +10,7 @@ use crate::rados::Pool;
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Result};
 
-const LEAVES: [(&str, Leaf); 3] = [
+pub(super) const LEAVES: [(&str, Leaf); 3] = [
     ("SSEAlgorithm", Leaf::Text),
     ("KMSMasterKeyID", Leaf::Text),
     ("BucketKeyEnabled", Leaf::Text),

@@ -33,6 +33,8 @@ mod raw;
 mod rights;
 mod serve;
 mod service;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod texts;
 mod times;
 mod version_ops;

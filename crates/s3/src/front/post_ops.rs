@@ -3,7 +3,7 @@
 //! The file is put as any other object while it comes: nothing of it is held beside what an upload holds.
 
 use super::Front;
-use super::caller::{Identity, Noted, Peer};
+use super::caller::{Identity, Noted};
 use super::errors::{coded, invalid, not_built};
 use super::form::{Fields, Form, boundary};
 use super::object_ops::PUT_MAX;
@@ -21,7 +21,7 @@ use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, H
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use s3s::dto::*;
-use s3s::{HttpResponse, S3ErrorCode, S3Request, S3Result};
+use s3s::{HttpResponse, S3Error, S3ErrorCode, S3Request, S3Result};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +37,21 @@ const FILE_NAME: &str = "${filename}";
 struct Wrong {
     large: Arc<AtomicBool>,
     small: Arc<AtomicBool>,
+}
+
+impl Wrong {
+    /// What is told of a put that failed.
+    fn in_place_of(&self, e: S3Error) -> S3Error {
+        let size = "Your proposed upload exceeds the maximum allowed size";
+        if self.large.load(Ordering::Relaxed) {
+            return coded(S3ErrorCode::EntityTooLarge, size);
+        }
+        let size = "Your proposed upload is smaller than the minimum allowed size";
+        match self.small.load(Ordering::Relaxed) {
+            true => coded(S3ErrorCode::EntityTooSmall, size),
+            false => e,
+        }
+    }
 }
 
 /// A file that has to have so many bytes.
@@ -272,6 +287,49 @@ fn answer(fields: &Fields, (bucket, key): (&str, &str), out: &PutObjectOutput) -
     Ok(answer)
 }
 
+/// The same as a PUT of this user.
+fn request(
+    mut parts: Parts,
+    user: Option<String>,
+    input: PutObjectInput,
+    headers: HeaderMap,
+) -> S3Request<PutObjectInput> {
+    if let Some(user) = user {
+        parts.extensions.insert(Identity { user });
+    }
+    S3Request {
+        input,
+        method: Method::POST,
+        uri: parts.uri,
+        headers,
+        extensions: parts.extensions,
+        credentials: None,
+        region: None,
+        service: None,
+        trailing_headers: None,
+    }
+}
+
+/// The length of a form's request, and its boundary, if it is one that may be posted to this bucket.
+fn announced(parts: &Parts, bucket: &str) -> S3Result<(u64, String)> {
+    let path = path_decoded(parts.uri.path()).unwrap_or_default();
+    if path != "/" && path.trim_matches('/') != bucket {
+        return Err(coded(
+            S3ErrorCode::MethodNotAllowed,
+            "a form is posted to a bucket, and not to a key",
+        ));
+    }
+    let text = |name: HeaderName| parts.headers.get(name).and_then(|v| v.to_str().ok());
+    let length: u64 = text(CONTENT_LENGTH)
+        .and_then(|l| l.parse().ok())
+        .ok_or_else(|| coded(S3ErrorCode::MissingContentLength, "a form says how long it is"))?;
+    let boundary = boundary(text(CONTENT_TYPE).unwrap_or_default())?;
+    if length > PUT_MAX + AROUND_MAX {
+        return Err(Error::TooLarge("the object is larger than is allowed").into());
+    }
+    Ok((length, boundary))
+}
+
 impl<P: Pool> Front<P> {
     /// Whose form it is; None: nobody's. Refused if it is signed wrongly, or does what its policy does not let it.
     async fn poster(&self, bucket: &str, fields: &Fields) -> S3Result<(Option<String>, (u64, u64))> {
@@ -321,21 +379,7 @@ impl<P: Pool> Front<P> {
     {
         noted.lock().operation = Some("PostObject".into());
         let bucket = bucket.ok_or_else(|| invalid("a form is posted to a bucket"))?;
-        let path = path_decoded(parts.uri.path()).unwrap_or_default();
-        if path != "/" && path.trim_matches('/') != bucket {
-            return Err(coded(
-                S3ErrorCode::MethodNotAllowed,
-                "a form is posted to a bucket, and not to a key",
-            ));
-        }
-        let text = |name: HeaderName| parts.headers.get(name).and_then(|v| v.to_str().ok());
-        let length: u64 = text(CONTENT_LENGTH)
-            .and_then(|l| l.parse().ok())
-            .ok_or_else(|| coded(S3ErrorCode::MissingContentLength, "a form says how long it is"))?;
-        let boundary = boundary(text(CONTENT_TYPE).unwrap_or_default())?;
-        if length > PUT_MAX + AROUND_MAX {
-            return Err(Error::TooLarge("the object is larger than is allowed").into());
-        }
+        let (length, boundary) = announced(&parts, &bucket)?;
         let mut form = Form::new(body, &boundary);
         let fields = form.fields().await?;
         let (user, range) = self.poster(&bucket, &fields).await?;
@@ -371,32 +415,10 @@ impl<P: Pool> Front<P> {
             wrong: wrong.clone(),
         }));
         let key = input.key.clone();
-        if let Some(user) = user {
-            parts.extensions.insert(Identity { user });
-        }
-        let req = S3Request {
-            input,
-            method: Method::POST,
-            uri: parts.uri,
-            headers,
-            extensions: parts.extensions,
-            credentials: None,
-            region: None,
-            service: None,
-            trailing_headers: None,
-        };
-        debug_assert!(req.extensions.get::<Peer>().is_some());
+        let req = request(parts, user, input, headers);
         match self.put_object(req).await {
             Ok(out) => answer(&fields, (&bucket, &key), &out),
-            Err(_) if wrong.large.load(Ordering::Relaxed) => Err(coded(
-                S3ErrorCode::EntityTooLarge,
-                "Your proposed upload exceeds the maximum allowed size",
-            )),
-            Err(_) if wrong.small.load(Ordering::Relaxed) => Err(coded(
-                S3ErrorCode::EntityTooSmall,
-                "Your proposed upload is smaller than the minimum allowed size",
-            )),
-            Err(e) => Err(e),
+            Err(e) => Err(wrong.in_place_of(e)),
         }
     }
 }

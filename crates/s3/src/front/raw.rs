@@ -86,7 +86,7 @@ pub fn check_request<T>(req: &S3Request<T>, leaves: &[(&str, Leaf)]) -> S3Result
 }
 
 /// An error in a sentence where the library would pass over something.
-fn check(xml: &[u8], leaves: &[(&str, Leaf)]) -> Result<(), String> {
+pub(super) fn check(xml: &[u8], leaves: &[(&str, Leaf)]) -> Result<(), String> {
     let mut reader = Reader::from_reader(xml);
     // The document, which has no text of its own either.
     let mut open = vec![Element::default()];

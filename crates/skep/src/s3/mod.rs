@@ -1,21 +1,19 @@
 //! `skep s3`: users and keys of the object gateway, and a gateway by itself.
 
 pub mod args;
+mod connect;
 mod quota;
 mod rate;
 mod usage;
 
-use crate::options::{ClusterArgs, Format};
-use ::client::{Client, Conf};
+use crate::options::Format;
 use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, Masters, Settings, User};
 use args::{How, KeyCommand, S3Command, Serve, UserCommand};
+use connect::{connect, failed};
 use io::socket::Listener;
 use node::Error;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-/// What administration waits for the cluster, and a gateway for one operation.
-const WITHIN: Duration = Duration::from_secs(60);
 
 pub fn run(args: &args::S3) -> Result<(), Error> {
     let done = match &args.command {
@@ -32,18 +30,6 @@ pub fn run(args: &args::S3) -> Result<(), Error> {
         what: "runtime".into(),
         source,
     })?
-}
-
-fn failed(e: impl std::fmt::Display) -> Error {
-    Error::Usage(e.to_string())
-}
-
-async fn connect(c: &ClusterArgs) -> Result<Client, Error> {
-    let mut conf = Conf::read(&c.conf, &c.name, c.keyring.as_deref()).map_err(failed)?;
-    conf.connect_timeout = WITHIN;
-    conf.op_timeout = Some(WITHIN);
-    conf.mon_timeout = Some(WITHIN);
-    Client::connect(conf).await.map_err(failed)
 }
 
 async fn serve_alone(args: &Serve) -> Result<(), Error> {

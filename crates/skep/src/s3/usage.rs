@@ -1,7 +1,7 @@
 //! `skep s3 usage`: what gateways wrote down of what was asked. Words and fields are radosgw-admin's.
 
 use super::args::{UsageCommand, UsageOf};
-use super::{connect, failed};
+use super::connect::{connect, failed};
 use crate::options::Format;
 use ::s3::{Admin, Sums, UsageKinds, UsagePlace, UsageWhich};
 use node::Error;
