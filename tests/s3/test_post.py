@@ -1,5 +1,7 @@
 """Forms of browsers: policies that boto3 signs (V4, V2), posted by requests, and whole ones by hand."""
 import base64
+import hashlib
+import hmac
 import http.client
 import json
 
@@ -13,6 +15,13 @@ from skeptest.s3 import bytes_of, refused
 def posted(gateway, bucket, form, body=b'the file', name='a b.txt', **more):
     """The answer; redirects are not followed."""
     return requests.post('%s/%s' % (gateway.url, bucket), data={**form['fields'], **more}, files={'file': (name, body)}, allow_redirects=False, timeout=90)
+
+
+def signed_v2(user, document, key='k'):
+    """Fields of a policy of one's own."""
+    policy = base64.b64encode(json.dumps(document).encode())
+    signature = base64.b64encode(hmac.new(user.secret.encode(), policy, hashlib.sha1).digest())
+    return {'key': key, 'AWSAccessKeyId': user.access, 'policy': policy.decode(), 'signature': signature.decode()}
 
 
 def code(answer):
@@ -43,6 +52,13 @@ def test_a_form_that_boto3_signs(gateway, user, s3, bucket, signature):
     document['conditions'].append({'x-amz-meta-more': '1'})
     changed['policy'] = base64.b64encode(json.dumps(document).encode()).decode()
     assert code(posted(gateway, bucket, {'fields': changed})) == (403, 'SignatureDoesNotMatch')
+    # A policy that names no bucket would be good for each of the signer's.
+    document = {'expiration': document['expiration'], 'conditions': [['starts-with', '$key', '']]}
+    answer = posted(gateway, bucket, {'fields': signed_v2(user, document)})
+    assert code(answer) == (403, 'AccessDenied') and 'bucket' in answer.text
+    document['conditions'].append({'bucket': bucket})
+    assert posted(gateway, bucket, {'fields': signed_v2(user, document)}).status_code == 204
+    s3.delete_object(Bucket=bucket, Key='k')
     late = client.generate_presigned_post(bucket, 'k', ExpiresIn=-10)
     assert code(posted(gateway, bucket, late)) == (403, 'AccessDenied')
     assert [o['Key'] for o in s3.list_objects_v2(Bucket=bucket)['Contents']] == ['up/a b.txt']

@@ -1,6 +1,6 @@
 //! What the owner of a key lets a form do: the policy document that is signed in its place.
 //!
-//! Every field has to be named by a condition, so that whoever has the form can add nothing; each condition has to hold.
+//! Every field has to be named by a condition, and the bucket, so that whoever has the form can add nothing; each condition has to hold.
 
 use crate::policy::seconds;
 use base64::Engine;
@@ -114,6 +114,10 @@ impl PostPolicy {
             let of = |c: &Condition| matches!(c, Condition::Is(name, _) | Condition::Starts(name, _) if name == field);
             self.conditions.iter().any(of)
         };
+        // Otherwise the form could be posted to each bucket that the signer may write to.
+        if !named("bucket") {
+            return Err("Invalid according to Policy: no condition names the bucket".into());
+        }
         let mut extra = fields.keys().filter(|f| {
             let free = FREE.contains(&f.as_str()) || f.starts_with(IGNORED) || *f == "bucket";
             !free && !named(f)
@@ -167,8 +171,13 @@ mod tests {
         ] {
             assert!(p.check(&fields(form), bucket, now).is_err(), "{form:?}");
         }
-        let any = policy("[\"starts-with\", \"$key\", \"\"]").unwrap();
+        let any = policy("[\"starts-with\", \"$key\", \"\"], [\"starts-with\", \"$bucket\", \"\"]").unwrap();
         assert!(any.check(&fields(&[("key", "x")]), "b", 0).is_ok());
+        let nowhere = policy("[\"starts-with\", \"$key\", \"\"]").unwrap();
+        for form in [&[("key", "x")][..], &[("key", "x"), ("bucket", "b")]] {
+            let said = nowhere.check(&fields(form), "b", 0).unwrap_err();
+            assert!(said.contains("bucket"), "{said}");
+        }
     }
 
     #[test]
