@@ -167,7 +167,7 @@ impl<P: Pool> DataStore<P> {
             return Err(Error::TooLarge("the object is larger than is allowed"));
         }
         let stripes = if key.is_some() { 3 } else { 2 };
-        let units = (length.unwrap_or(STRIPE).min(STRIPE) * stripes)
+        let units = (length.unwrap_or(max).min(STRIPE) * stripes)
             .div_ceil(ROOM_UNIT)
             .max(1);
         let room = self.room_of(&self.room, units as u32).await?;

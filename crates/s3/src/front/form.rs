@@ -1,6 +1,6 @@
 //! A browser's form (`multipart/form-data`), read as it comes: fields, then the file, which is the last thing that is looked at.
 //!
-//! Bounds: fields have [`FIELDS_BYTES`] together and are [`FIELDS_MAX`]; what is said of each [`HEAD_BYTES`]. Of the file nothing is held but what came last.
+//! Bounds: fields have [`FIELDS_BYTES`] together and are [`FIELDS_MAX`]; what is said of each [`HEAD_BYTES`]; what follows the file [`AFTER_MAX`]. Of the file nothing is held but what came last.
 
 use super::errors::{coded, invalid};
 use bytes::{Bytes, BytesMut};
@@ -15,6 +15,8 @@ use std::task::{Context, Poll, ready};
 const FIELDS_BYTES: usize = 64 << 10;
 const FIELDS_MAX: usize = 100;
 const HEAD_BYTES: usize = 4 << 10;
+/// What follows the file's delimiter, and is not looked at.
+pub const AFTER_MAX: u64 = 64 << 10;
 /// As RFC 2046 has it.
 const BOUNDARY_MAX: usize = 70;
 
@@ -32,6 +34,8 @@ pub struct Form<B> {
     /// What ends each part.
     delimiter: Vec<u8>,
     ended: bool,
+    /// Bytes of the body.
+    came: u64,
 }
 
 fn malformed(why: &str) -> S3Error {
@@ -108,6 +112,7 @@ where
             buffer: BytesMut::from(&b"\r\n"[..]),
             delimiter: format!("\r\n--{boundary}").into_bytes(),
             ended: false,
+            came: 0,
         }
     }
 
@@ -119,12 +124,20 @@ where
                 Some(Err(e)) => return Poll::Ready(Err(e.to_string())),
                 Some(Ok(frame)) => {
                     if let Some(data) = frame.data_ref().filter(|d| !d.is_empty()) {
+                        self.came += data.len() as u64;
                         self.buffer.extend_from_slice(data);
                         return Poll::Ready(Ok(true));
                     }
                 }
             }
         }
+    }
+
+    /// The least and the most bytes that the file has, of a body of `length`; known once there are the fields.
+    pub fn bounds(&self, length: u64) -> (u64, u64) {
+        let taken = self.came - (self.buffer.len() as u64).min(self.came);
+        let most = length.saturating_sub(taken + self.delimiter.len() as u64);
+        (most.saturating_sub(AFTER_MAX), most)
     }
 
     async fn more(&mut self) -> S3Result<()> {
@@ -137,8 +150,11 @@ where
 
     /// What comes before `pattern`, of at most `max` bytes, which both are taken out.
     async fn until(&mut self, pattern: &[u8], max: usize, why: &str) -> S3Result<Bytes> {
+        // What was looked through is not looked through again with each frame.
+        let mut from = 0;
         loop {
-            if let Some(at) = position(&self.buffer, pattern).filter(|at| *at <= max) {
+            let to = self.buffer.len().min(max + pattern.len());
+            if let Some(at) = position(&self.buffer[from..to], pattern).map(|at| from + at) {
                 let found = self.buffer.split_to(at).freeze();
                 drop(self.buffer.split_to(pattern.len()));
                 return Ok(found);
@@ -146,6 +162,7 @@ where
             if self.buffer.len() >= max + pattern.len() {
                 return Err(malformed(why));
             }
+            from = (to + 1).saturating_sub(pattern.len());
             self.more().await?;
         }
     }
@@ -256,6 +273,7 @@ mod tests {
         io::task::block_on(async {
             let mut form = Form::new(Pieces(Bytes::copy_from_slice(body), pieces), "XyZ");
             let fields = form.fields().await?;
+            let (least, most) = form.bounds(body.len() as u64);
             let mut file = Vec::new();
             let whole = loop {
                 match poll_fn(|cx| Pin::new(&mut form).poll_next(cx)).await {
@@ -264,6 +282,10 @@ mod tests {
                     Some(Err(e)) => break Err(e.to_string()),
                 }
             };
+            if let Ok(file) = &whole {
+                assert!(file.len() as u64 <= most, "{} of {most}", file.len());
+                assert!(body.len() as u64 > AFTER_MAX || least == 0);
+            }
             Ok((fields.of, fields.file_name, whole))
         })
         .unwrap()
@@ -300,6 +322,23 @@ mod tests {
             let at = at % all.len();
             all.splice(at..at, junk);
             let _ = read(&all, pieces);
+        }
+    }
+
+    #[test]
+    fn a_file_has_bounds_before_it_comes() {
+        let file = vec![b'\r'; 100_000];
+        let body = form(&file);
+        for pieces in [1, 1000, body.len()] {
+            io::task::block_on(async {
+                let mut form = Form::new(Pieces(body.clone().into(), pieces), "XyZ");
+                form.fields().await.unwrap();
+                // Two dashes and an end of line follow the delimiter.
+                let most = file.len() as u64 + 4;
+                assert_eq!(form.bounds(body.len() as u64), (most - AFTER_MAX, most));
+                assert_eq!(form.bounds(0), (0, 0));
+            })
+            .unwrap();
         }
     }
 

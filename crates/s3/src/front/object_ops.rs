@@ -43,6 +43,13 @@ pub fn length(given: Option<i64>, headers: &hyper::HeaderMap) -> Option<u64> {
     given.and_then(|n| u64::try_from(n).ok()).or_else(decoded)
 }
 
+/// The least and the most bytes of a body whose length is not announced, as of a form's file.
+#[derive(Debug, Clone, Copy)]
+pub struct Within {
+    pub least: u64,
+    pub most: u64,
+}
+
 /// A request's body as the store takes it.
 pub struct Source(pub Option<StreamingBlob>);
 
@@ -233,16 +240,17 @@ impl<P: Pool> Front<P> {
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str());
         let announced = Announced::new(input.content_md5.take(), values, algorithm, &req.headers)?;
         let length = length(input.content_length, &req.headers);
-        self.limits
-            .check(bucket, Amount::object(length.unwrap_or(0)))
-            .await?;
+        let within = req.extensions.get::<Within>().copied();
+        let least = length.or(within.map(|w| w.least)).unwrap_or(0);
+        self.limits.check(bucket, Amount::object(least)).await?;
+        let max = within.map_or(PUT_MAX, |w| w.most.min(PUT_MAX));
         let body = Source(input.body.take());
         let to = (bucket.id.as_str(), input.key.as_str());
         let new = self
             .take_in(
                 to,
                 body,
-                length,
+                (length, max),
                 announced,
                 trailers.as_ref(),
                 (attributes, lock, seal),
@@ -323,7 +331,7 @@ impl<P: Pool> Front<P> {
         &self,
         to: (&str, &str),
         body: Source,
-        length: Option<u64>,
+        (length, max): (Option<u64>, u64),
         announced: Announced,
         trailers: Option<&TrailingHeaders>,
         (attributes, lock, seal): (Attributes, Lock, Option<Seal>),
@@ -334,7 +342,7 @@ impl<P: Pool> Front<P> {
         let stored = self
             .objects
             .data
-            .take(to, (&mut body, key), length, PUT_MAX, &mut digest)
+            .take(to, (&mut body, key), length, max, &mut digest)
             .await?;
         match digest.finish(trailers) {
             Ok((md5, checksum)) => Ok(New {
@@ -616,7 +624,7 @@ impl<P: Pool> Front<P> {
             .take_in(
                 to,
                 body,
-                Some(source.size),
+                (Some(source.size), PUT_MAX),
                 announced,
                 None,
                 (attributes, lock, seal),

@@ -6,7 +6,7 @@ use super::Front;
 use super::caller::{Identity, Noted};
 use super::errors::{coded, invalid, not_built};
 use super::form::{Fields, Form, boundary};
-use super::object_ops::PUT_MAX;
+use super::object_ops::{PUT_MAX, Within};
 use super::post_policy::PostPolicy;
 use super::texts::{Names, path_decoded};
 use crate::Error;
@@ -37,26 +37,55 @@ const FILE_NAME: &str = "${filename}";
 struct Wrong {
     large: Arc<AtomicBool>,
     small: Arc<AtomicBool>,
+    /// More follows the file than is allowed.
+    after: Arc<AtomicBool>,
 }
 
 impl Wrong {
     /// What is told of a put that failed.
     fn in_place_of(&self, e: S3Error) -> S3Error {
-        let size = "Your proposed upload exceeds the maximum allowed size";
-        if self.large.load(Ordering::Relaxed) {
-            return coded(S3ErrorCode::EntityTooLarge, size);
-        }
-        let size = "Your proposed upload is smaller than the minimum allowed size";
-        match self.small.load(Ordering::Relaxed) {
-            true => coded(S3ErrorCode::EntityTooSmall, size),
-            false => e,
+        let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        match () {
+            () if is(&self.large) => too_large(),
+            () if is(&self.small) => too_small(),
+            () if is(&self.after) => coded(
+                S3ErrorCode::MalformedPOSTRequest,
+                "the form: more than 64 KiB follow its file",
+            ),
+            () => e,
         }
     }
+}
+
+fn too_large() -> S3Error {
+    let size = "Your proposed upload exceeds the maximum allowed size";
+    coded(S3ErrorCode::EntityTooLarge, size)
+}
+
+fn too_small() -> S3Error {
+    let size = "Your proposed upload is smaller than the minimum allowed size";
+    coded(S3ErrorCode::EntityTooSmall, size)
+}
+
+/// What is known of a file's length before it comes: from the request's, and from the policy's range. Refused where they leave none.
+fn within((least, most): (u64, u64), range: (u64, u64)) -> S3Result<Within> {
+    if least > range.1 {
+        return Err(too_large());
+    }
+    if most < range.0 {
+        return Err(too_small());
+    }
+    Ok(Within {
+        least,
+        most: most.min(range.1),
+    })
 }
 
 /// A file that has to have so many bytes.
 struct Ranged<S> {
     file: S,
+    /// What it has by the request's length, at least.
+    least: u64,
     range: (u64, u64),
     seen: u64,
     wrong: Wrong,
@@ -85,6 +114,10 @@ impl<S: Stream<Item = std::io::Result<Bytes>> + Unpin> Stream for Ranged<S> {
                 // Said once.
                 self.range.0 = 0;
                 refused(&self.wrong.small)
+            }
+            None if self.seen < self.least => {
+                self.least = 0;
+                refused(&self.wrong.after)
             }
             other => Poll::Ready(other),
         }
@@ -390,13 +423,8 @@ impl<P: Pool> Front<P> {
             notes.payers = payers;
             notes.user.clone_from(&user);
         }
-        // The least that the file has, as far as its form tells.
-        if length < range.0 {
-            return Err(coded(
-                S3ErrorCode::EntityTooSmall,
-                "the file is smaller than the policy allows",
-            ));
-        }
+        let within = within(form.bounds(length), range)?;
+        parts.extensions.insert(within);
         let (mut input, mut headers) = input(&bucket, &fields)?;
         for name in ["referer", "user-agent"] {
             headers.extend(
@@ -410,6 +438,7 @@ impl<P: Pool> Front<P> {
         let wrong = Wrong::default();
         input.body = Some(StreamingBlob::wrap(Ranged {
             file: form,
+            least: within.least,
             range,
             seen: 0,
             wrong: wrong.clone(),
@@ -420,5 +449,57 @@ impl<P: Pool> Front<P> {
             Ok(out) => answer(&fields, (&bucket, &key), &out),
             Err(e) => Err(wrong.in_place_of(e)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_a_file_before_it_comes() {
+        let of = |bounds, range| {
+            let found = within(bounds, range).map(|w| (w.least, w.most));
+            found.map_err(|e| e.code().as_str().to_string())
+        };
+        assert_eq!(of((0, 100), (0, u64::MAX)), Ok((0, 100)));
+        assert_eq!(of((40, 100), (50, 60)), Ok((40, 60)));
+        assert_eq!(of((61, 100), (50, 60)), Err("EntityTooLarge".into()));
+        assert_eq!(of((0, 49), (50, 60)), Err("EntityTooSmall".into()));
+    }
+
+    struct Chunks(Vec<Bytes>);
+
+    impl Stream for Chunks {
+        type Item = std::io::Result<Bytes>;
+
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            Poll::Ready(self.0.pop().map(Ok))
+        }
+    }
+
+    #[test]
+    fn a_file_of_a_wrong_length_is_said_once() {
+        let told = |range, least| {
+            let wrong = Wrong::default();
+            let mut file = Ranged {
+                file: Chunks(vec![Bytes::from_static(b"four"); 3]),
+                least,
+                range,
+                seen: 0,
+                wrong: wrong.clone(),
+            };
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            let mut failed = 0;
+            while let Poll::Ready(Some(chunk)) = Pin::new(&mut file).poll_next(&mut cx) {
+                failed += usize::from(chunk.is_err());
+            }
+            let said = wrong.in_place_of(invalid("another"));
+            (failed, said.code().as_str().to_string())
+        };
+        assert_eq!(told((12, 12), 12), (0, "InvalidArgument".into()));
+        assert_eq!(told((0, 11), 0), (1, "EntityTooLarge".into()));
+        assert_eq!(told((13, 20), 0), (1, "EntityTooSmall".into()));
+        assert_eq!(told((0, 20), 13), (1, "MalformedPOSTRequest".into()));
     }
 }
