@@ -48,7 +48,11 @@ fn brought(headers: &HeaderMap, prefix: &str) -> S3Result<Option<Customer>> {
         let mut all = headers.get_all(format!("{prefix}{name}")).iter();
         match (all.next(), all.next()) {
             (None, _) => Ok(None),
-            (Some(value), None) => Ok(value.to_str().ok()),
+            (Some(value), None) => {
+                let text = value.to_str();
+                text.map(Some)
+                    .map_err(|_| invalid(format!("{prefix}{name} is no text")))
+            }
             _ => Err(invalid(format!("{prefix}{name} is there twice"))),
         }
     };
@@ -175,11 +179,19 @@ impl<P: Pool> Front<P> {
     /// The same of an upload, for one of its parts.
     pub(super) fn opened_part(
         &self,
-        customer: Option<Customer>,
+        (customer, headers): (Option<Customer>, &HeaderMap),
         upload: &Upload,
         place: (&str, &str),
     ) -> S3Result<Option<Key>> {
         let refused = |why: &str| Err(coded(S3ErrorCode::InvalidRequest, why));
+        if asked(headers)?
+            && !upload
+                .sealed
+                .as_ref()
+                .is_some_and(|s| matches!(s.how, How::Master(_)))
+        {
+            return refused("x-amz-server-side-encryption: the upload was begun without it");
+        }
         let of_customer = |sealed: &&Sealed| matches!(sealed.how, How::Customer(_));
         let sealed = upload.sealed.as_ref();
         match (sealed.filter(of_customer), customer) {
@@ -306,6 +318,13 @@ mod tests {
             assert!(brought(&headers(&bad), OBJECT).is_err(), "{bad:?}");
         }
         assert!(brought(&headers(&[a, k, m]), SOURCE).unwrap().is_none());
+        // One that is no text is not one that is missing.
+        for name in ["algorithm", "key", "key-md5"] {
+            let mut all = HeaderMap::new();
+            let name: hyper::header::HeaderName = format!("{OBJECT}{name}").parse().unwrap();
+            all.insert(name, hyper::header::HeaderValue::from_bytes(b"\xff").unwrap());
+            assert!(brought(&all, OBJECT).is_err(), "{all:?}");
+        }
     }
 
     #[test]

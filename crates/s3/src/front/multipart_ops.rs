@@ -174,7 +174,7 @@ impl<P: Pool> Front<P> {
             .objects
             .upload(&bucket.id, &input.key, &input.upload_id)
             .await?;
-        let key = self.opened_part(customer, &upload, (&bucket.id, &input.key))?;
+        let key = self.opened_part((customer, &req.headers), &upload, (&bucket.id, &input.key))?;
         let values = checksum_values!(input);
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str().to_string());
         let algorithm = algorithm.or(upload.algorithm);
@@ -212,7 +212,7 @@ impl<P: Pool> Front<P> {
             .upload(&bucket.id, &input.key, &input.upload_id)
             .await?;
         let customer = self.customer(&req, OBJECT)?;
-        let key = self.opened_part(customer, &upload, (&bucket.id, &input.key))?;
+        let key = self.opened_part((customer, &req.headers), &upload, (&bucket.id, &input.key))?;
         let from = self
             .source(&req, (&input.copy_source, false), wanted_of_source!(input))
             .await?;
