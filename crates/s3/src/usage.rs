@@ -9,7 +9,8 @@
 //! A user is the owner of the bucket that was asked for; whoever asked, where there is no bucket. What neither has is not written.
 //!
 //! What was asked is added up, and written every [`FLUSH_EVERY`], many rows in one operation that expects them as they were seen. A gateway that is killed loses
-//! what it had not written; a write whose end is not heard is taken for done, so that nothing is written twice.
+//! what it had not written; a write whose end is not heard is taken for done, so that nothing is written twice. A row that cannot be read stays as it is:
+//! what belongs there is counted in the hour's row of [`OTHERS`], and what belongs there not at all.
 //!
 //! Bounds: [`HELD_MAX`] rows are added up at a time, and a day has [`DAY_MAX`] and 24 more: what finds no room is counted in the hour's row of [`OTHERS`].
 
@@ -174,6 +175,30 @@ impl Which {
 
 type Held = BTreeMap<Place, Kinds>;
 
+/// Taken out to be written. What is left when it is dropped, also with a flush that is not awaited to its end, goes back.
+struct Taken<'a> {
+    of: &'a Mutex<Held>,
+    all: Held,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut held = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        for (place, kinds) in std::mem::take(&mut self.all) {
+            add(&mut held, place, &kinds);
+        }
+    }
+}
+
+/// What a day's rows allow.
+enum Found {
+    Change(Change),
+    /// The day has no room for as many new rows.
+    Full,
+    /// These rows cannot be read.
+    Damaged(Vec<Place>),
+}
+
 /// Clones are the same.
 #[derive(Clone)]
 pub struct Usage<P> {
@@ -209,84 +234,102 @@ impl<P: Pool> Usage<P> {
 
     /// Writes what was added up.
     pub async fn flush(&self) -> Result<()> {
-        let mut all = std::mem::take(&mut *self.held());
-        while let Some(first) = all.first_key_value() {
+        let all = std::mem::take(&mut *self.held());
+        let mut all = Taken { of: &self.held, all };
+        while let Some(first) = all.all.first_key_value() {
             let day = first.0.day();
             let places: Vec<Place> = all
+                .all
                 .keys()
                 .take_while(|p| p.day() == day)
                 .take(AT_ONCE)
                 .cloned()
                 .collect();
-            let some: Held = places.into_iter().filter_map(|p| all.remove_entry(&p)).collect();
-            if let Err((left, e)) = self.write(day, some).await {
-                let mut held = self.held();
-                for (place, kinds) in left.into_iter().chain(all) {
-                    add(&mut held, place, &kinds);
-                }
-                return Err(e);
-            }
+            let some = places.into_iter().filter_map(|p| all.all.remove_entry(&p));
+            let mut some = Taken {
+                of: &self.held,
+                all: some.collect(),
+            };
+            self.write(day, &mut some).await?;
         }
         Ok(())
     }
 
-    /// Adds to rows of one day; an error with what was surely not written.
-    async fn write(&self, day: u64, mut some: Held) -> std::result::Result<(), (Held, Error)> {
+    /// Adds to rows of one day. What is left then was surely not written.
+    async fn write(&self, day: u64, some: &mut Taken<'_>) -> Result<()> {
         for _ in 0..TRIES_MAX {
-            let change = match self.change(day, &some).await {
-                Ok(Some(change)) => change,
-                Ok(None) => {
-                    some = folded(some);
+            let change = match self.change(day, &some.all).await {
+                Ok(Found::Change(change)) => change,
+                Ok(Found::Full) => {
+                    some.all = folded(std::mem::take(&mut some.all));
                     continue;
                 }
-                Err(e) if e.is_not_found() => match self.make(day).await {
-                    Ok(()) => continue,
-                    Err(e) => return Err((some, e)),
-                },
-                Err(e) => return Err((some, e)),
-            };
-            match self.pool.change(&day_name(day), change).await {
-                Err(e) if e.is_conflict() => {}
-                Err(e) if e.is_not_found() => {
-                    if let Err(e) = self.make(day).await {
-                        return Err((some, e));
+                Ok(Found::Damaged(places)) => {
+                    leave_out(&mut some.all, places);
+                    match some.all.is_empty() {
+                        true => return Ok(()),
+                        false => continue,
                     }
                 }
-                // What is not heard of is taken for done.
-                Err(e) => return Err((Held::new(), e)),
-                Ok(()) => return Ok(()),
+                Err(e) if e.is_not_found() => {
+                    self.make(day).await?;
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            // What is not heard of is taken for done.
+            let sent = std::mem::take(&mut some.all);
+            match self.pool.change(&day_name(day), change).await {
+                Err(e) if e.is_conflict() => some.all = sent,
+                Err(e) if e.is_not_found() => {
+                    some.all = sent;
+                    self.make(day).await?;
+                }
+                other => return other,
             }
         }
-        Err((some, Error::Busy("others write the same rows of the usage log")))
+        Err(Error::Busy("others write the same rows of the usage log"))
     }
 
-    /// None: the day has no room for as many new rows.
-    async fn change(&self, day: u64, some: &Held) -> Result<Option<Change>> {
+    async fn change(&self, day: u64, some: &Held) -> Result<Found> {
         let mut look = Look::keys([&rows_row()]);
         look.keys.extend(some.keys().map(Place::row));
         let seen = self.pool.look(&day_name(day), look).await?.values;
         let mut change = Change::default();
-        let mut new = 0;
+        let (mut new, mut damaged) = (0, Vec::new());
         for (place, kinds) in some {
             let row = place.row();
             let old = seen.get(&row);
-            let mut sum = old.map(Kinds::from_bytes).transpose()?.unwrap_or_default();
+            let Ok(sum) = old.map(Kinds::from_bytes).transpose() else {
+                damaged.push(place.clone());
+                continue;
+            };
+            let mut sum = sum.unwrap_or_default();
             sum.add(kinds);
             new += u64::from(old.is_none() && place.user != OTHERS);
             change = change.expecting(&row, old).setting(&row, sum.to_bytes());
         }
+        if !damaged.is_empty() {
+            return Ok(Found::Damaged(damaged));
+        }
         if new > 0 {
             let old = seen.get(&rows_row());
-            let rows = old.map(Rows::from_bytes).transpose()?.unwrap_or_default();
-            if rows.n + new > DAY_MAX {
-                return Ok(None);
+            let Ok(rows) = old.map(Rows::from_bytes).transpose() else {
+                tracing::warn!(
+                    "s3: the usage log: how many rows day {day} has cannot be read: it is taken for full"
+                );
+                return Ok(Found::Full);
+            };
+            let rows = rows.unwrap_or_default();
+            if rows.n.saturating_add(new) > DAY_MAX {
+                return Ok(Found::Full);
             }
             let rows = Rows { n: rows.n + new };
             change = change
                 .expecting(&rows_row(), old)
                 .setting(&rows_row(), rows.to_bytes());
         }
-        Ok(Some(change))
+        Ok(Found::Change(change))
     }
 
     async fn make(&self, day: u64) -> Result<()> {
@@ -419,6 +462,20 @@ fn add(held: &mut Held, place: Place, kinds: &Kinds) {
     let full = held.len() >= HELD_MAX && !held.contains_key(&place);
     let place = if full { place.others() } else { place };
     held.entry(place).or_default().add(kinds);
+}
+
+/// Without those whose rows cannot be read: they are added to the others of their hour.
+fn leave_out(some: &mut Held, places: Vec<Place>) {
+    for place in places {
+        let (user, bucket) = (&place.user, &place.bucket);
+        tracing::warn!(
+            "s3: the usage log: the row of {user:?}, {bucket:?} in hour {} cannot be read",
+            place.hour
+        );
+        if let Some(kinds) = some.remove(&place).filter(|_| place.user != OTHERS) {
+            some.entry(place.others()).or_default().add(&kinds);
+        }
+    }
 }
 
 /// The same in the rows of others.

@@ -90,7 +90,7 @@ pub async fn serve<P: Pool>(
     let writing = usage.clone().map(|usage| {
         let keep = usage_keep.unwrap_or(u64::MAX);
         (
-            task::spawn_local(write_down(usage.clone())),
+            task::spawn_local(write_down(usage.clone(), stop.clone())),
             task::spawn_local(expire(usage, keep)),
         )
     });
@@ -109,10 +109,11 @@ pub async fn serve<P: Pool>(
     collecting.abort();
     counting.abort();
     flushing.abort();
-    if let Some((writing, expiring)) = writing {
-        writing.abort();
+    // A write of the usage log that is under way comes to its end: what is not heard of is not written again.
+    let writing = writing.map(|(writing, expiring)| {
         expiring.abort();
-    }
+        writing
+    });
     drop(acceptor);
     let ended = room.acquire_many(CONNECTIONS_MAX as u32);
     if task::timeout(STOP_WITHIN, ended).await.is_err() {
@@ -120,6 +121,11 @@ pub async fn serve<P: Pool>(
     }
     if let Ok(Err(e)) = task::timeout(STOP_WITHIN, last.flush()).await {
         tracing::warn!("s3: counts of buckets: {e}");
+    }
+    if let Some(mut writing) = writing
+        && task::timeout(STOP_WITHIN, &mut writing).await.is_err()
+    {
+        writing.abort();
     }
     if let Some(usage) = usage
         && let Ok(Err(e)) = task::timeout(STOP_WITHIN, usage.flush()).await
@@ -230,9 +236,11 @@ async fn flush<P: Pool>(counter: Counter<P>) {
     }
 }
 
-async fn write_down<P: Pool>(usage: Usage<P>) {
-    loop {
-        task::sleep(usage::FLUSH_EVERY).await;
+async fn write_down<P: Pool>(usage: Usage<P>, mut stop: watch::Receiver<bool>) {
+    while task::timeout(usage::FLUSH_EVERY, stop.wait_for(|s| *s))
+        .await
+        .is_err()
+    {
         if let Err(e) = usage.flush().await {
             tracing::warn!("s3: the usage log: {e}");
         }

@@ -195,3 +195,73 @@ fn it_is_removed_by_user_time_and_age() {
         assert_eq!(count(Entries::default()).await, 0);
     });
 }
+
+#[test]
+fn a_row_that_cannot_be_read_stops_no_other() {
+    run(async {
+        let pool = Fake::new(6);
+        let log = Usage::new(pool.clone(), pool.clock());
+        for user in ["u", "v"] {
+            log.add(user, "b", "get_obj", one(1));
+        }
+        log.flush().await.unwrap();
+        let (day, hour) = (
+            pool.clock().now_ms() / DAY_MS,
+            pool.clock().now_ms() / HOUR_MS % 24,
+        );
+        let damage = |row: String, value: &'static [u8]| {
+            let mut all = pool.lock();
+            let of_day = all.objects.get_mut(&format!("{USAGE}.{day:06}")).unwrap();
+            of_day.omap.insert(Bytes::from(row), Bytes::from_static(value));
+        };
+        let ops = async |user: &str| total(&log.show(&of_user(user)).await.unwrap()).ops;
+        damage(format!("u{hour:02}u\0b"), b"junk");
+        for user in ["u", "v", "w"] {
+            log.add(user, "b", "get_obj", one(1));
+        }
+        log.flush().await.unwrap();
+        assert_eq!((ops("v").await, ops("w").await, ops(OTHERS).await), (2, 1, 1));
+        assert!(log.show(&of_user("u")).await.is_err(), "it is not written over");
+        // The row of others, and then the count of rows.
+        damage(format!("u{hour:02}{OTHERS}\0{OTHERS}"), b"junk");
+        for user in ["u", "v", "w"] {
+            log.add(user, "b", "get_obj", one(1));
+        }
+        log.flush().await.unwrap();
+        assert_eq!((ops("v").await, ops("w").await), (3, 2));
+        log.trim(&of_user("u")).await.unwrap();
+        log.trim(&of_user(OTHERS)).await.unwrap();
+        damage("n".into(), b"junk");
+        log.add("new", "b", "get_obj", one(1));
+        log.flush().await.unwrap();
+        assert_eq!((ops("new").await, ops(OTHERS).await), (0, 1));
+    });
+}
+
+#[test]
+fn a_flush_that_is_dropped_loses_nothing_but_what_was_sent() {
+    run(async {
+        let mut lost_none = 0;
+        for steps in 0..60 {
+            let pool = Fake::new(steps + 1);
+            let log = Usage::new(pool.clone(), pool.clock());
+            for n in 0..20 {
+                log.add("u", &format!("b{n}"), "get_obj", one(1));
+            }
+            let mut flush = Box::pin(log.flush());
+            for _ in 0..steps {
+                let mut cx = Context::from_waker(std::task::Waker::noop());
+                if flush.as_mut().poll(&mut cx).is_ready() {
+                    break;
+                }
+            }
+            drop(flush);
+            log.flush().await.unwrap();
+            let ops = total(&log.show(&Entries::default()).await.unwrap()).ops;
+            // One operation has 8 rows.
+            assert!((12..=20).contains(&ops), "{ops} after {steps}");
+            lost_none += u64::from(ops == 20);
+        }
+        assert!(lost_none >= 30, "{lost_none}");
+    });
+}
