@@ -30,6 +30,31 @@ use std::task::{Context, Poll, ready};
 /// What a form has beside its file, at most.
 const AROUND_MAX: u64 = 1 << 20;
 const URL_MAX: usize = 2048;
+/// Fields that are used as headers of the same name are. What is not known is refused: an object would be less than its owner thinks.
+const FIELDS: [&str; 9] = [
+    "x-amz-checksum-algorithm",
+    "x-amz-checksum-crc32",
+    "x-amz-checksum-crc32c",
+    "x-amz-checksum-crc64nvme",
+    "x-amz-checksum-sha1",
+    "x-amz-checksum-sha256",
+    "x-amz-expected-bucket-owner",
+    "x-amz-server-side-encryption",
+    "x-amz-storage-class",
+];
+/// Keys of clients; and what a PUT refuses, with a better reason.
+const PASSED_ON: [&str; 4] = [
+    "x-amz-server-side-encryption-",
+    "x-amz-grant-",
+    "x-amz-website-redirect-location",
+    "x-amz-write-offset-bytes",
+];
+const SIGNING: [&str; 4] = [
+    "x-amz-algorithm",
+    "x-amz-credential",
+    "x-amz-date",
+    "x-amz-signature",
+];
 const FILE_NAME: &str = "${filename}";
 
 /// Which lengths of a file are wrong. Clones are the same.
@@ -220,6 +245,7 @@ fn input(bucket: &str, fields: &Fields) -> S3Result<(PutObjectInput, HeaderMap)>
         content_disposition: field("content-disposition"),
         content_encoding: field("content-encoding"),
         content_language: field("content-language"),
+        checksum_algorithm: field("x-amz-checksum-algorithm").map(ChecksumAlgorithm::from),
         checksum_crc32: field("x-amz-checksum-crc32"),
         checksum_crc32c: field("x-amz-checksum-crc32c"),
         checksum_crc64nvme: field("x-amz-checksum-crc64nvme"),
@@ -243,6 +269,10 @@ fn input(bucket: &str, fields: &Fields) -> S3Result<(PutObjectInput, HeaderMap)>
         if let Some(name) = name.strip_prefix("x-amz-meta-") {
             metadata.insert(name.to_string(), value.clone());
         } else if name.starts_with("x-amz-") {
+            let used = FIELDS.contains(&name.as_str()) || PASSED_ON.iter().any(|n| name.starts_with(n));
+            if !used && !SIGNING.contains(&name.as_str()) {
+                return Err(invalid(format!("the field {name} is not known in a form")));
+            }
             let pair = (HeaderName::try_from(name), HeaderValue::try_from(value));
             let (Ok(name), Ok(value)) = pair else {
                 return Err(invalid(format!("the field {name} cannot be a header")));
@@ -466,6 +496,39 @@ mod tests {
         assert_eq!(of((40, 100), (50, 60)), Ok((40, 60)));
         assert_eq!(of((61, 100), (50, 60)), Err("EntityTooLarge".into()));
         assert_eq!(of((0, 49), (50, 60)), Err("EntityTooSmall".into()));
+    }
+
+    #[test]
+    fn fields_that_are_not_known_are_refused() {
+        let of = |name: &str| {
+            let of = [("key", "k"), (name, "5")].map(|(k, v)| (k.to_string(), v.to_string()));
+            let fields = Fields {
+                of: of.into(),
+                file_name: String::new(),
+            };
+            input("b", &fields).map_err(|e| e.code().as_str().to_string())
+        };
+        for bad in [
+            "x-amz-decoded-content-length",
+            "x-amz-trailer",
+            "x-amz-acl",
+            "x-amz-tagging",
+            "x-amz-checksum-md5",
+        ] {
+            assert_eq!(of(bad).unwrap_err(), "InvalidArgument", "{bad}");
+        }
+        for good in FIELDS.iter().chain(&SIGNING) {
+            assert!(of(good).unwrap().1.contains_key(*good), "{good}");
+        }
+        for good in [
+            "x-ignore-a",
+            "submit",
+            "x-amz-server-side-encryption-customer-key",
+        ] {
+            assert!(of(good).is_ok(), "{good}");
+        }
+        let metadata = of("x-amz-meta-a").unwrap().0.metadata.unwrap();
+        assert_eq!(metadata["a"], "5");
     }
 
     struct Chunks(Vec<Bytes>);

@@ -34,7 +34,7 @@ fn name_of(field: &str) -> String {
 
 fn text(value: &Value) -> Result<String, String> {
     let text = value.as_str().map(str::to_string);
-    text.ok_or_else(|| format!("{value} is no text"))
+    text.ok_or_else(|| "a condition has what is no text".into())
 }
 
 impl PostPolicy {
@@ -68,7 +68,11 @@ impl PostPolicy {
             }
             return Ok(());
         }
-        let wrong = || format!("the condition {condition} is not known");
+        // Values are not told: they may be keys.
+        let wrong = || match condition.get(1).and_then(Value::as_str) {
+            Some(field) => format!("the condition on {field} is not known"),
+            None => "a condition that is not known".into(),
+        };
         let Some([what, first, second]) = condition.as_array().map(Vec::as_slice) else {
             return Err(wrong());
         };
@@ -100,13 +104,14 @@ impl PostPolicy {
             name => fields.get(name).map_or("", String::as_str),
         };
         for condition in &self.conditions {
-            let holds = match condition {
-                Condition::Is(name, wanted) => value(name) == wanted,
-                Condition::Starts(name, wanted) => value(name).starts_with(wanted),
+            let (name, holds) = match condition {
+                Condition::Is(name, wanted) => (name, value(name) == wanted),
+                Condition::Starts(name, wanted) => (name, value(name).starts_with(wanted)),
             };
+            // Values may be keys (SSE-C), which an answer does not repeat.
             if !holds {
                 return Err(format!(
-                    "Invalid according to Policy: Policy Condition failed: {condition:?}"
+                    "Invalid according to Policy: Policy Condition failed: {name}"
                 ));
             }
         }
@@ -171,6 +176,9 @@ mod tests {
         ] {
             assert!(p.check(&fields(form), bucket, now).is_err(), "{form:?}");
         }
+        let secret = policy("{\"bucket\": \"b\"}, {\"x-a\": \"c2VjcmV0\"}").unwrap();
+        let said = secret.check(&fields(&[("x-a", "other")]), "b", 0).unwrap_err();
+        assert!(said.ends_with("failed: x-a"), "{said}");
         let any = policy("[\"starts-with\", \"$key\", \"\"], [\"starts-with\", \"$bucket\", \"\"]").unwrap();
         assert!(any.check(&fields(&[("key", "x")]), "b", 0).is_ok());
         let nowhere = policy("[\"starts-with\", \"$key\", \"\"]").unwrap();
