@@ -9,7 +9,8 @@ import pytest
 import requests
 
 from skeptest.cluster import unique
-from skeptest.s3 import bytes_of, refused
+from skeptest.run import wait_until
+from skeptest.s3 import admin, bytes_of, refused
 
 
 def posted(gateway, bucket, form, body=b'the file', name='a b.txt', **more):
@@ -146,6 +147,34 @@ def test_forms_that_are_wrong(gateway, s3, bucket):
         more = s3.generate_presigned_post(bucket, 'k', Fields={field: 'x'}, Conditions=[{field: 'x'}])
         status, text = raw(gateway, bucket, whole(more))
         assert status == 501 and 'NotImplemented' in text, (field, text)
+
+
+def test_a_quota_is_asked_before_the_file_comes(cluster, gateway, s3, bucket):
+    admin(cluster, 'quota', 'set', '--bucket', bucket, '--max-size', '100K')
+    admin(cluster, 'quota', 'enable', '--bucket', bucket)
+    form = s3.generate_presigned_post(bucket, 'k')
+    wait_until(lambda: posted(gateway, bucket, form, bytes_of(101 << 10)).status_code == 403, 60, 0.2, 'the quota to be known')
+    connection = http.client.HTTPConnection('127.0.0.1', gateway.port, timeout=90)
+    try:
+        connection.putrequest('POST', '/' + bucket)
+        connection.putheader('Content-Type', 'multipart/form-data; boundary=XyZ')
+        connection.putheader('Content-Length', str(300 << 10))
+        connection.endheaders()
+        connection.send(whole(form, file=b'', end=b''))
+        answer = connection.getresponse()
+        assert answer.status == 403 and b'QuotaExceeded' in answer.read()
+    finally:
+        connection.close()
+    # What fits is taken, whatever follows it.
+    s3.delete_object(Bucket=bucket, Key='k')
+    after = b'\r\n--XyZ\r\nContent-Disposition: form-data; name="more"\r\n\r\n%s\r\n--XyZ--\r\n'
+    file = bytes_of(90 << 10)
+    assert raw(gateway, bucket, whole(form, file, after % (b'x' * (60 << 10))))[0] == 204
+    assert s3.get_object(Bucket=bucket, Key='k')['Body'].read() == file
+    status, text = raw(gateway, bucket, whole(form, b'small', after % (b'x' * (70 << 10))))
+    assert status == 400 and 'MalformedPOSTRequest' in text
+    status, text = raw(gateway, bucket, whole({'fields': {**form['fields'], 'x-amz-decoded-content-length': '8'}}))
+    assert status == 403, text
 
 
 def test_a_bucket_as_a_host(gateway, s3, bucket):

@@ -142,7 +142,8 @@ def test_keys_are_in_no_log_and_nothing_lies_in_the_clear(cluster, sealing, clie
     body = b'a secret of many words, ' * 10000
     client.put_object(Bucket=bucket, Key='k', Body=body, **customer(key))
     client.get_object(Bucket=bucket, Key='k', **customer(key))['Body'].read()
-    assert 'x-amz-server-side-encryption-customer-key' in sealing.log.read_text()
+    # The library of S3 would log headers and what was signed, were it let.
+    assert 'customer-key' not in sealing.log.read_text() and 'string_to_sign' not in sealing.log.read_text()
     assert base64.b64encode(key).decode() not in sealing.log.read_text()
     [stripe] = stripes(cluster) - before
     file = tmp_path / 'stripe'

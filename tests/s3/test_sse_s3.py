@@ -67,6 +67,15 @@ def test_by_request(cluster, client, bucket, tmp_path):
     refused('InvalidEncryptionAlgorithmError', client.put_object, Bucket=bucket, Key='x', Body=b'', ServerSideEncryption='AES128')
 
 
+def test_a_part_that_asks_for_what_its_upload_has_not(sealing, user, bucket):
+    client = sealing.client(user)
+    client.meta.events.register('before-sign.s3.UploadPart', lambda request, **_: request.headers.add_header('x-amz-server-side-encryption', 'AES256'))
+    of = {'Bucket': bucket, 'Key': 'm', 'PartNumber': 1, 'Body': b'x'}
+    refused('InvalidRequest', client.upload_part, UploadId=client.create_multipart_upload(Bucket=bucket, Key='m')['UploadId'], **of)
+    upload = client.create_multipart_upload(Bucket=bucket, Key='m', **AES)['UploadId']
+    assert client.upload_part(UploadId=upload, **of)['ServerSideEncryption'] == 'AES256'
+
+
 def test_by_the_buckets_default(client, s3, bucket):
     refused('ServerSideEncryptionConfigurationNotFoundError', client.get_bucket_encryption, Bucket=bucket)
     client.put_object(Bucket=bucket, Key='before', Body=b'x')
