@@ -76,11 +76,12 @@ const OWN: &[Spec] = &[spec(
 .flagged(HIDDEN)];
 
 fn own_descriptions(cmd: &Command, _: &Context<'_>) -> Outcome {
-    let all = match cmd.told {
-        true => describe(told()),
-        false => descriptions(),
-    };
-    Outcome::ok(crate::format::compact(&all))
+    // Each start of the ceph program asks for it.
+    static ALL: LazyLock<String> = LazyLock::new(|| crate::format::compact(&descriptions()));
+    Outcome::ok(match cmd.told {
+        true => crate::format::compact(&describe(told())),
+        false => ALL.clone(),
+    })
 }
 
 /// All that one monitor can be told: its own, and the others' whose words are not taken by those.
