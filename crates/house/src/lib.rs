@@ -84,7 +84,7 @@ const fn library(name: &'static str, users: &'static [&'static str]) -> Library 
 /// Libraries that do I/O, read clocks, start threads or hold state. A library that is not here is plain
 /// computation, and any crate may use it. Development dependencies are not looked at.
 pub const LIBRARIES: &[Library] = &[
-    library("aws-lc-rs", &["auth", "msgr", "io", "backup", "skep"]),
+    library("aws-lc-rs", &["auth", "msgr", "io", "backup", "s3", "skep"]),
     library("clap", &["skep"]),
     library("clap_complete", &["skep"]),
     library("clap_mangen", &["skep"]),
