@@ -634,11 +634,11 @@ def test_what_was_cut_short_can_be_added_again(cluster, images, second, tmp_path
     assert of_target not in cluster.rados(images.pool, 'ls').out
 
 
-def record_of(kind, pool, name, ident, state):
+def record_of(kind, pool, name, ident, state, mirroring=False):
     """A header's record of a migration, as it goes over the wire."""
     def blob(text):
         return struct.pack('<I', len(text)) + text.encode()
-    body = struct.pack('<Bq', kind, pool) + blob('') + blob(name) + blob(ident) + struct.pack('<IQ??B', 0, 4 * OBJECT, False, False, state)
+    body = struct.pack('<Bq', kind, pool) + blob('') + blob(name) + blob(ident) + struct.pack('<IQ??B', 0, 4 * OBJECT, False, mirroring, state)
     body += blob('') + struct.pack('<B', 0) + blob('')
     return struct.pack('<BBI', 3, 1, len(body)) + body
 
@@ -761,19 +761,29 @@ def test_a_source_that_has_a_clone_of_the_older_kind_is_not_committed(cluster, i
     image.check()
 
 
-def test_abort_of_a_mirrored_image_is_refused(cluster, images):
-    image = Image(cluster, images, size=OBJECT, pool=None)
-    cluster.rbd('mirror', 'pool', 'enable', images.pool, 'image')
-    cluster.rbd('mirror', 'image', 'enable', image.spec, 'snapshot')
-    source = image.spec
+def test_commit_and_abort_of_a_mirrored_image_are_refused(cluster, images):
+    """Such records are only of images that are mirrored by journals, which we do not open: ours is told so by both headers."""
+    image = Image(cluster, images, size=4 * OBJECT)
+    image.write((0, block(1)))
+    pool = next(p['pool'] for p in json.loads(cluster.ceph('osd', 'dump', '-f', 'json').out)['pools'] if p['pool_name'] == images.pool)
+    source, of_source = image.spec, image.ident()
     image.prepare('%s/%s' % (images.pool, unique('moved')))
-    ended(cluster, add(cluster, 'abort', source))
-    log = cluster.ceph('log', 'last', '50', 'warn').out
-    assert "run 'rbd migration abort' with a client" in log, log
-    assert state(cluster, image.spec) == 'prepared'
-    cluster.rbd('migration', 'abort', '--no-progress', image.spec)
-    cluster.rbd('mirror', 'image', 'disable', source)
-    cluster.rbd('mirror', 'pool', 'disable', images.pool)
+    of_target, moved = image.ident(), parts(image.spec)[2]
+
+    def told(was, mirroring):
+        for kind, here, name, there in [(1, of_source, moved, of_target), (2, of_target, image.name, of_source)]:
+            header_call(cluster, images.pool, 'rbd_header.' + here, 'migration_remove', b'')
+            header_call(cluster, images.pool, 'rbd_header.' + here, 'migration_set', record_of(kind, pool, name, there, was, mirroring))
+    for step, was, shown in [('abort', 2, 'prepared'), ('commit', 4, 'executed')]:
+        told(was, True)
+        ended(cluster, add(cluster, step, image.spec))
+        log = cluster.ceph('log', 'last', '50', 'warn').out
+        assert "run 'rbd migration %s' with a client" % step in log, log
+        assert state(cluster, image.spec) == shown
+    told(2, False)
+    done(cluster, 'abort', image.spec)
+    image.spec = source
+    image.check()
 
 
 def test_an_owner_who_keeps_the_lock_is_waited_for(cluster, images):
