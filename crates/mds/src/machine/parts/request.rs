@@ -45,6 +45,11 @@ impl Request {
         }
     }
 
+    /// It is about more than looking.
+    pub fn changes(&self) -> bool {
+        self.m.op & 0x1000 != 0
+    }
+
     /// When the change was made, by the client's clock.
     pub fn stamp(&self) -> Utime {
         self.m.stamp

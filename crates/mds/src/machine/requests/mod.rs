@@ -71,23 +71,28 @@ impl Machine {
         }
     }
 
-    fn run(&mut self, mut r: Request) {
+    fn run(&mut self, r: Request) {
         let may = match self.state {
             MdsState::Active => true,
             MdsState::ClientReplay => self.replays.is_next(r.client, r.id),
             _ => false,
         };
-        let changes = r.m.op & 0x1000 != 0;
         if !may {
             self.requests.insert(r.id, r);
             return;
         }
-        if changes && self.wb.is_full() || self.waits_for_traces(&r.m) {
+        if r.changes() && self.wb.is_full() || self.waits_for_traces(&r.m) {
             self.wb.waiting.push(r.id);
             self.requests.insert(r.id, r);
             return;
         }
         self.begin_run(r.client);
+        self.serving = Some(r.client);
+        self.carry_out_or_leave(r);
+        self.serving = None;
+    }
+
+    fn carry_out_or_leave(&mut self, mut r: Request) {
         self.replays.running = r.is_replay;
         let outcome = self.carry_out(&mut r);
         self.replays.running = false;
