@@ -25,7 +25,7 @@ impl Machine {
             return CapStat::default();
         }
         let (ino, client, caching) = (inode.ino, r.client, self.options.caching);
-        let unknown = self.unknown(ino);
+        let unknown = self.unknown(ino) | self.kept_for_quota(inode);
         // What it kept even from its own client is changed by now.
         let changed = self.early.own.is_some();
         let Self {
@@ -86,6 +86,16 @@ impl Machine {
             true => cap::FS | cap::FX | cap::FC,
             false => 0,
         }
+    }
+
+    /// Who has Fx makes a file larger without asking.
+    fn kept_for_quota(&mut self, inode: &Inode) -> u32 {
+        if !inode.is_file() || self.realms.is_empty() {
+            return 0;
+        }
+        let mut is_below = true;
+        self.aside(|machine| is_below = !matches!(machine.quota_root(inode), Ok(None)));
+        if is_below { cap::FX } else { 0 }
     }
 
     /// From now on; what nobody may have any more is asked back.
@@ -245,7 +255,8 @@ impl Machine {
     pub(crate) fn settle(&mut self, ino: u64) {
         let Some(inode) = self.cached(ino) else { return };
         let (caching, serves) = (self.options.caching, self.state == MdsState::Active);
-        let (unknown, serving) = (self.unknown(ino), self.serving);
+        let unknown = self.unknown(ino) | self.kept_for_quota(&inode);
+        let serving = self.serving;
         let Some(ic) = self.caps.get(&ino) else { return };
         let clients: Vec<ClientId> = ic.holders.keys().copied().collect();
         for client in clients {

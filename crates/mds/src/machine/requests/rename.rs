@@ -50,8 +50,11 @@ impl Machine {
         self.realms_of(&m.to.dir.inode)?;
         self.give_back(r, &m)?;
         let answer = self.carry_out_move(r, &m)?;
-        if m.moved.is_dir() {
-            // What others ask for below it looks at what is above, and may have been answered before: it would be said again behind this.
+        // What others ask for below a directory looks at what is above, and may have been answered before: it would be said again behind this.
+        // And a client takes other names of a replaced file for gone when it lets go of the request, which is when it is told that
+        // this is durable: behind an early answer it would have begun to trust their directories again.
+        let has_names = m.replaced.as_ref().is_some_and(|i| i.nlink > 1);
+        if m.moved.is_dir() || has_names {
             self.early.made = self.tx;
         }
         Ok(answer)
