@@ -193,9 +193,6 @@ impl Machine {
             return Ok(());
         }
         let request = r.id;
-        if !self.caps.contains_key(&ino) {
-            return Ok(());
-        }
         // What the caller holds by now it was given behind what it asked for.
         let except = if r.is_replay { Some(r.client) } else { except };
         let frozen = Frozen {
@@ -300,6 +297,9 @@ impl Machine {
                 continue;
             };
             cap.last_sent += 1;
+            if op == cap_op::REVOKE {
+                cap.recall(revoked);
+            }
             let cap = cap.clone();
             self.send_cap(client, &inode, &cap, op);
             self.grow(client, ino);
@@ -570,13 +570,15 @@ impl Machine {
     }
 }
 
-/// What the client says that it has.
+/// What the client says that it had when it had heard up to `seq`: what was asked back later it may have been given later, too.
 fn confirm(cap: &mut Cap, seq: u32, caps: u32) {
+    cap.recalled.retain(|(at, _)| *at > seq);
     if seq == cap.last_sent {
         cap.issued &= caps | cap::PIN;
         cap.pending &= caps | cap::PIN;
     } else {
-        cap.issued = (cap.issued & (caps | cap::PIN)) | cap.pending;
+        let unheard = cap.recalled.iter().fold(0, |bits, (_, b)| bits | b);
+        cap.issued = (cap.issued & (caps | cap::PIN | unheard)) | cap.pending;
     }
     if cap.issued & !cap.pending == 0 {
         cap.revoked_at = None;
@@ -649,4 +651,42 @@ fn apply_dirty(i: &mut Inode, m: &MClientCaps) {
     i.ctime = i.ctime.max(b.ctime);
     i.change_attr = i.change_attr.max(m.change_attr);
     i.untold.ctime = i.untold.ctime.max(i.ctime);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_message_does_not_confirm_what_was_asked_back_behind_it() {
+        let mut cap = Cap {
+            issued: cap::FS | cap::PIN,
+            pending: cap::FS | cap::PIN,
+            last_sent: 1,
+            ..Cap::default()
+        };
+        // The client gives Fs up by itself; on the way that meets an answer with Fs, and what asks it back.
+        cap.last_sent = 3;
+        cap.pending = cap::PIN;
+        cap.recall(cap::FS);
+        confirm(&mut cap, 1, cap::PIN);
+        assert_eq!(cap.issued, cap::FS | cap::PIN);
+        confirm(&mut cap, 2, cap::PIN);
+        assert_eq!(cap.issued, cap::FS | cap::PIN);
+        confirm(&mut cap, 3, cap::PIN);
+        assert_eq!((cap.issued, cap.recalled.len()), (cap::PIN, 0));
+    }
+
+    #[test]
+    fn what_is_asked_back_of_a_silent_client_is_bounded_and_not_forgotten() {
+        let mut cap = Cap::default();
+        for (n, bit) in [cap::FS, cap::FR, cap::FC].iter().cycle().take(1000).enumerate() {
+            cap.last_sent = n as u32;
+            cap.issued |= bit;
+            cap.recall(*bit);
+        }
+        assert!(cap.recalled.len() <= 16);
+        confirm(&mut cap, 5, cap::PIN);
+        assert_eq!(cap.issued, cap::FS | cap::FR | cap::FC);
+    }
 }

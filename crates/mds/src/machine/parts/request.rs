@@ -23,6 +23,8 @@ pub struct Request {
     pub phase: Phase,
     /// Its client had an answer by the server before.
     pub is_replay: bool,
+    /// What its client gave up with it is taken back: once, since it says how things were when it was sent.
+    pub heard_releases: bool,
 }
 
 /// What a request has begun that it must not begin again.

@@ -245,8 +245,12 @@ impl Machine {
         if new_realm {
             self.send_split(inode.ino);
         }
-        self.tell_quota(inode.ino);
+        let ended = inode.has_quota();
         let inode = self.inode(inode.ino)?;
+        if ended && !inode.has_quota() {
+            self.send_quota(&inode);
+        }
+        self.tell_quota(inode.ino);
         Ok(self.target(r, &inode))
     }
 

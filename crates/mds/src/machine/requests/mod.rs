@@ -56,6 +56,7 @@ impl Machine {
             frozen: BTreeSet::new(),
             phase: Phase::New,
             is_replay,
+            heard_releases: false,
         };
         self.requests.insert(id, request);
         self.runnable.push_back(id);
@@ -115,7 +116,7 @@ impl Machine {
     fn carry_out(&mut self, r: &mut Request) -> Result<Answer> {
         if r.phase == Phase::New {
             let m = r.m.clone();
-            if !r.is_replay {
+            if !r.is_replay && !std::mem::replace(&mut r.heard_releases, true) {
                 self.aside(|machine| machine.embedded_releases(r.client, &m.releases));
             }
             let made = self
