@@ -69,6 +69,7 @@ impl Machine {
         cap.issued |= cap.pending;
         cap.last_sent += 1;
         cap.last_issue = cap.last_sent;
+        cap.show();
         CapStat {
             caps: cap.pending,
             wanted: cap.wanted,
@@ -193,6 +194,9 @@ impl Machine {
             return Ok(());
         }
         let request = r.id;
+        if !self.caps.contains_key(&ino) {
+            return Ok(());
+        }
         // What the caller holds by now it was given behind what it asked for.
         let except = if r.is_replay { Some(r.client) } else { except };
         let frozen = Frozen {
@@ -297,8 +301,8 @@ impl Machine {
                 continue;
             };
             cap.last_sent += 1;
-            if op == cap_op::REVOKE {
-                cap.recall(revoked);
+            if op == cap_op::GRANT {
+                cap.show();
             }
             let cap = cap.clone();
             self.send_cap(client, &inode, &cap, op);
@@ -570,14 +574,15 @@ impl Machine {
     }
 }
 
-/// What the client says that it had when it had heard up to `seq`: what was asked back later it may have been given later, too.
+/// What the client says that it had when it had heard up to `seq`. What it was shown later it may have all the same, and answers when
+/// that is asked back; what it gave up by itself, and was not shown since, it does not answer for a second time.
 fn confirm(cap: &mut Cap, seq: u32, caps: u32) {
-    cap.recalled.retain(|(at, _)| *at > seq);
+    cap.shown.retain(|(at, _)| *at > seq);
     if seq == cap.last_sent {
         cap.issued &= caps | cap::PIN;
         cap.pending &= caps | cap::PIN;
     } else {
-        let unheard = cap.recalled.iter().fold(0, |bits, (_, b)| bits | b);
+        let unheard = cap.shown.iter().fold(0, |bits, (_, b)| bits | b);
         cap.issued = (cap.issued & (caps | cap::PIN | unheard)) | cap.pending;
     }
     if cap.issued & !cap.pending == 0 {
@@ -658,34 +663,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_older_message_does_not_confirm_what_was_asked_back_behind_it() {
+    fn an_older_message_does_not_give_up_what_was_shown_behind_it() {
         let mut cap = Cap {
-            issued: cap::FS | cap::PIN,
-            pending: cap::FS | cap::PIN,
+            issued: cap::FS | cap::FR | cap::PIN,
+            pending: cap::FS | cap::FR | cap::PIN,
             last_sent: 1,
             ..Cap::default()
         };
-        // The client gives Fs up by itself; on the way that meets an answer with Fs, and what asks it back.
-        cap.last_sent = 3;
+        // The client gives both up by itself; on the way that meets an answer with Fs, and what asks it back.
+        cap.pending = cap::FS | cap::PIN;
+        cap.last_sent = 2;
+        cap.show();
         cap.pending = cap::PIN;
-        cap.recall(cap::FS);
+        cap.last_sent = 3;
         confirm(&mut cap, 1, cap::PIN);
         assert_eq!(cap.issued, cap::FS | cap::PIN);
-        confirm(&mut cap, 2, cap::PIN);
-        assert_eq!(cap.issued, cap::FS | cap::PIN);
         confirm(&mut cap, 3, cap::PIN);
-        assert_eq!((cap.issued, cap.recalled.len()), (cap::PIN, 0));
+        assert_eq!((cap.issued, cap.shown.len()), (cap::PIN, 0));
     }
 
     #[test]
-    fn what_is_asked_back_of_a_silent_client_is_bounded_and_not_forgotten() {
+    fn what_a_silent_client_was_shown_is_bounded_and_not_forgotten() {
         let mut cap = Cap::default();
         for (n, bit) in [cap::FS, cap::FR, cap::FC].iter().cycle().take(1000).enumerate() {
             cap.last_sent = n as u32;
-            cap.issued |= bit;
-            cap.recall(*bit);
+            (cap.pending, cap.issued) = (*bit, cap.issued | bit);
+            cap.show();
         }
-        assert!(cap.recalled.len() <= 16);
+        assert!(cap.shown.len() <= 16);
+        cap.pending = 0;
         confirm(&mut cap, 5, cap::PIN);
         assert_eq!(cap.issued, cap::FS | cap::FR | cap::FC);
     }

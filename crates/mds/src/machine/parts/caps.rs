@@ -21,8 +21,8 @@ pub enum Caching {
 pub const CLIENT_MAX: usize = 1 << 20;
 /// So many requests about a directory in a row make it their client's own, also where others have looked at it before.
 const ALONE: u32 = 8;
-/// What was asked back and not confirmed is kept apart in so many messages; the oldest are taken together then.
-const RECALLED_MAX: usize = 16;
+/// What was shown in so many messages is kept apart; the oldest are taken together then.
+const SHOWN_MAX: usize = 16;
 
 #[derive(Debug, Clone, Default)]
 pub struct Cap {
@@ -39,8 +39,8 @@ pub struct Cap {
     pub seen: u64,
     /// Since when something is being revoked.
     pub revoked_at: Option<std::time::Duration>,
-    /// What was asked back, by the number of the message that did, and is not confirmed yet.
-    pub recalled: Vec<(u32, u32)>,
+    /// What messages that it may not have heard yet gave it, by their numbers.
+    pub shown: Vec<(u32, u32)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,15 +89,17 @@ pub fn against(have: u32) -> u32 {
 pub const SHARED: u32 = cap::PIN | cap::AS | cap::LS | cap::XS;
 
 impl Cap {
-    /// The message that was numbered last asks for these bits.
-    pub fn recall(&mut self, bits: u32) {
-        if self.recalled.len() >= RECALLED_MAX {
-            let (_, oldest) = self.recalled.remove(0);
-            if let Some((_, next)) = self.recalled.first_mut() {
+    /// The message that was numbered last says all that it has.
+    pub fn show(&mut self) {
+        let bits = self.pending;
+        self.shown.pop_if(|(_, before)| *before & !bits == 0);
+        if self.shown.len() >= SHOWN_MAX {
+            let (_, oldest) = self.shown.remove(0);
+            if let Some((_, next)) = self.shown.first_mut() {
                 *next |= oldest;
             }
         }
-        self.recalled.push((self.last_sent, bits));
+        self.shown.push((self.last_sent, bits));
     }
 
     pub fn reads(&self) -> bool {

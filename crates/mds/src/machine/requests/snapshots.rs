@@ -177,7 +177,6 @@ impl Machine {
 
     pub(crate) fn mksnap(&mut self, r: &mut Request) -> Result<Answer> {
         let (dir, name) = self.dir_to_change(r)?;
-        self.keep_back_times(r, dir.ino)?;
         if !self.place.settings.allow_snaps {
             return Err(Errno::EPERM.into());
         }
@@ -231,7 +230,6 @@ impl Machine {
 
     pub(crate) fn rmsnap(&mut self, r: &mut Request) -> Result<Answer> {
         let (dir, name) = self.dir_to_change(r)?;
-        self.keep_back_times(r, dir.ino)?;
         check_name(&name)?;
         let found = dir.snaps.iter().find(|(_, i)| i.name == name);
         let id = *found.ok_or(Errno::ENOENT)?.0;
@@ -256,7 +254,6 @@ impl Machine {
 
     pub(crate) fn renamesnap(&mut self, r: &mut Request) -> Result<Answer> {
         let (dir, new) = self.dir_to_change(r)?;
-        self.keep_back_times(r, dir.ino)?;
         let (from, old) = self.snap_place(&r.m.path2.clone())?;
         if from.ino != dir.ino {
             return Err(Errno::EINVAL.into());
@@ -277,11 +274,6 @@ impl Machine {
         self.commit_request(r, tx, 0);
         let dir = self.inode(dir.ino)?;
         Ok(self.target(r, &dir))
-    }
-
-    /// Snapshots change a directory's times, which whoever has all shared capabilities trusts.
-    fn keep_back_times(&mut self, r: &mut Request, dir: u64) -> Result<()> {
-        self.withhold(r, dir, cap::XS | cap::XX, None)
     }
 
     /// The directory with its snapshots as they are now, under the next number.
