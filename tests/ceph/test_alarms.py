@@ -4,17 +4,21 @@ import email
 import email.policy
 import http.server
 import json
+import os
 import re
 import shutil
+import signal
 import socketserver
 import ssl
+import subprocess
 import threading
+import time
 
 import pytest
 
 from skeptest.cluster import unique
-from skeptest.run import wait_until
-from skeptest.skep import Skep
+from skeptest.run import end_group, popen, wait_until
+from skeptest.skep import Skep, free_port
 from skeptest.tls import authority, certificate
 
 pytestmark = pytest.mark.own
@@ -28,6 +32,7 @@ class Hook(http.server.BaseHTTPRequestHandler):
             self.send_error(500)
             return
         self.server.told.append((json.loads(body), self.headers, self.path))
+        self.server.at.append(time.monotonic())
         self.send_response(200)
         self.send_header('Content-Length', '0')
         self.end_headers()
@@ -86,7 +91,7 @@ class Receiver:
 
     def __init__(self, handler, tls=None):
         self.server = Threaded(('127.0.0.1', 0), handler)
-        self.server.told, self.server.broken = [], False
+        self.server.told, self.server.at, self.server.broken = [], [], False
         self.port = self.server.server_address[1]
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -272,3 +277,44 @@ def test_who_is_muted_is_not_told(skep, receiver):
     assert 'OSDMAP_FLAGS' not in alerts(hook.told[-1])
     skep.ceph('health', 'unmute', 'OSDMAP_FLAGS')
     wait_until(lambda: last_of(hook.told, 'OSDMAP_FLAGS', 'firing'), WITHIN_S, what='what is not muted any more')
+
+
+@pytest.fixture
+def etcd(tmp_path):
+    url, peers = ('http://127.0.0.1:%d' % free_port() for _ in range(2))
+    with open(tmp_path / 'etcd.log', 'wb') as log:
+        proc = popen(['etcd', '--name', 'one', '--data-dir', tmp_path / 'etcd', '--listen-client-urls', url, '--advertise-client-urls', url,
+                      '--listen-peer-urls', peers, '--initial-advertise-peer-urls', peers, '--initial-cluster', 'one=' + peers],
+                     stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    yield url, proc
+    end_group(proc)
+    proc.wait(60)
+
+
+def test_an_outage_of_the_cluster_state_is_told(etcd, receiver, workdir):
+    url, proc = etcd
+    hook = receiver(Hook)
+    skep = Skep(workdir / unique('alarms-etcd'), osds=1, options=['--etcd', url, '--host', 'one', '--create', '--bind', '127.0.0.1'])
+    try:
+        skep.start()
+        option(skep, 'interval', '1')
+        option(skep, 'repeat_interval', '10')
+        option(skep, 'webhook_url', 'http://127.0.0.1:%d/' % hook.port)
+        skep.ceph('alerts', 'send')
+        wait_until(lambda: hook.told, WITHIN_S, what='how things stand')
+        os.killpg(proc.pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: last_of(hook.told, 'CLUSTER_STATE_STALLED', 'firing'), 120, what='the outage to be told')
+            # That could not be noted, and is known all the same: it is told again when its time has come, neither never nor at each turn.
+            count = len(hook.told)
+            wait_until(lambda: len(hook.told) >= count + 2, 120, what='the same twice more')
+            at = hook.server.at[count - 1:]
+            assert all(later - before > 8 for before, later in zip(at, at[1:])), at
+        finally:
+            os.killpg(proc.pid, signal.SIGCONT)
+        wait_until(lambda: last_of(hook.told, 'CLUSTER_STATE_STALLED', 'resolved'), 120, what='its end')
+        wait_until(lambda: 'CLUSTER_STATE_STALLED' not in skep.ceph('config-key', 'get', 'mgr/alerts/told/webhook').out, WITHIN_S,
+                   what='what was told to be noted')
+    finally:
+        skep.kill()
+        shutil.rmtree(skep.data, ignore_errors=True)
