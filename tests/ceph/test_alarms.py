@@ -46,11 +46,17 @@ class Letters(socketserver.StreamRequestHandler):
 
     def handle(self):
         self.say('220 mail.example ESMTP')
-        letter = {'to': [], 'login': None}
+        letter = {'to': [], 'login': None, 'tls': False}
         while line := self.rfile.readline().decode().strip():
             verb = line.split()[0].upper()
             if verb == 'EHLO':
-                self.say('250-mail.example\r\n250-AUTH PLAIN\r\n250 8BITMIME')
+                offers = ['STARTTLS'] if self.server.later and not letter['tls'] else ['AUTH PLAIN']
+                self.say('\r\n'.join(['250-mail.example', *('250-' + o for o in offers), '250 8BITMIME']))
+            elif verb == 'STARTTLS':
+                self.say('220 go on')
+                self.connection = self.server.later.wrap_socket(self.connection, server_side=True)
+                self.rfile, self.wfile = self.connection.makefile('rb'), self.connection.makefile('wb', 0)
+                letter['tls'] = True
             elif verb == 'AUTH':
                 letter['login'] = base64.b64decode(line.split()[2]).split(b'\0')[1:]
                 self.say('235 in')
@@ -86,17 +92,22 @@ class Threaded(socketserver.ThreadingMixIn, socketserver.TCPServer):
         pass                                       # a handshake that fails is what some of the tests are about
 
 
-class Receiver:
-    """A server on a port of its own, with TLS if it has a certificate."""
+def server_side(certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    return context
 
-    def __init__(self, handler, tls=None):
+
+class Receiver:
+    """A server on a port of its own, with TLS if it has a certificate, or by STARTTLS (`later`)."""
+
+    def __init__(self, handler, tls=None, later=None):
         self.server = Threaded(('127.0.0.1', 0), handler)
         self.server.told, self.server.at, self.server.broken = [], [], False
+        self.server.later = server_side(later) if later else None
         self.port = self.server.server_address[1]
         if tls:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*tls)
-            self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
+            self.server.socket = server_side(tls).wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
         self.thread.start()
 
@@ -210,6 +221,14 @@ def test_a_mail_over_tls_says_what_changed(skep, receiver, trusted):
     assert '[WRN] OSDMAP_FLAGS: noout flag(s) set' in text and 'handbook' in text
     skep.ceph('osd', 'unset', 'noout')
     wait_until(lambda: 'ended: OSDMAP_FLAGS' in letters.told[-1]['mail']['Subject'], WITHIN_S, what='the mail of the end')
+
+
+def test_a_password_goes_out_behind_starttls(skep, receiver, trusted):
+    letters = receiver(Letters, None, trusted[1])
+    mail_to(skep, letters.port, smtp_ssl='false', smtp_user='alice', smtp_password='rabbit')
+    skep.ceph('alerts', 'send')
+    wait_until(lambda: letters.told, WITHIN_S, what='the mail')
+    assert letters.told[0]['tls'] and letters.told[0]['login'] == [b'alice', b'rabbit']
 
 
 def test_a_receiver_that_fails_is_a_check_and_hears_all_when_it_is_back(skep, receiver):
