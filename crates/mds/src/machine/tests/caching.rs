@@ -6,7 +6,7 @@ use super::world::World;
 use super::*;
 use crate::machine::parts::early::Broken;
 use crate::row::ROOT;
-use messages::fs::MClientCaps;
+use messages::fs::{MClientCaps, Release};
 
 const SHARED: u32 = cap::AS | cap::LS | cap::XS | cap::FS;
 
@@ -122,6 +122,47 @@ fn nobody_trusts_what_another_changes() {
         assert_eq!(w.fenced, [2], "{change}");
         assert_eq!(w.reply(1, tid).unwrap().result, 0, "{change}");
     }
+}
+
+/// It says how things were when it was sent: behind it the client may want more again.
+#[test]
+fn what_a_request_gives_up_is_heard_once() {
+    let mut w = shared();
+    let d = w.mkdir(1, ROOT, "d");
+    let f = w.make(1, d, "f");
+    close(&mut w, 1, f, false);
+    w.settle();
+    getattr(&mut w, 2, f);
+    w.clients.get_mut(&2).unwrap().stubborn = true;
+    let held = w.m.caps[&f].holders[&1].clone();
+    let given = Release {
+        ino: f,
+        cap_id: held.id,
+        caps: cap::PIN,
+        seq: held.last_sent,
+        issue_seq: held.last_issue,
+        ..Release::default()
+    };
+    let tid = w.ask_mode_giving_up(1, f, 0o600, given);
+    w.settle();
+    assert!(w.reply(1, tid).is_none());
+    assert_eq!(w.m.caps[&f].holders[&1].wanted, 0);
+    let wants = MClientCaps {
+        op: messages::fs::cap_op::UPDATE,
+        ino: f,
+        cap_id: held.id,
+        seq: w.m.caps[&f].holders[&1].last_sent,
+        issue_seq: held.last_issue,
+        caps: cap::PIN,
+        wanted: cap::FR,
+        ..MClientCaps::default()
+    };
+    w.say(1, wants.message(0));
+    w.settle();
+    w.keeps(2, f, cap::PIN);
+    w.settle();
+    assert_eq!(w.reply(1, tid).unwrap().result, 0);
+    assert_eq!(w.m.caps[&f].holders[&1].wanted & cap::FR, cap::FR);
 }
 
 /// As that of a change that the server died with, and that its client says again.

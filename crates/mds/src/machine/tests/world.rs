@@ -12,7 +12,7 @@ use bytes::Bytes;
 use denc::{Decode, Encode};
 use messages::fs::{
     Args, CapRecord, Features, FilePath, MClientCaps, MClientReconnect, MClientReply, MClientRequest,
-    MClientSession, MClientSnap, cap_op, op, session_op,
+    MClientSession, MClientSnap, Release, SetAttr, cap_op, op, session_op, setattr,
 };
 use messages::mon::Body;
 use messages::osd;
@@ -602,6 +602,26 @@ impl World {
             path: FilePath::new(ino, String::new()),
             path2: FilePath::new(0, name.to_string()),
             data: value.into(),
+            ..MClientRequest::default()
+        };
+        self.ask_of(id, tid, m);
+        tid
+    }
+
+    /// Sets a mode, and gives up with the request what it has of an inode.
+    pub fn ask_mode_giving_up(&mut self, id: u64, ino: u64, mode: u32, given: Release) -> u64 {
+        let c = self.clients.get_mut(&id).unwrap();
+        c.next_tid += 1;
+        let tid = c.next_tid - 1;
+        let m = MClientRequest {
+            op: op::SETATTR,
+            path: FilePath::new(ino, String::new()),
+            args: Args::of_setattr(&SetAttr {
+                mask: setattr::MODE,
+                mode,
+                ..SetAttr::default()
+            }),
+            releases: vec![given],
             ..MClientRequest::default()
         };
         self.ask_of(id, tid, m);
