@@ -4,17 +4,21 @@ import email
 import email.policy
 import http.server
 import json
+import os
 import re
 import shutil
+import signal
 import socketserver
 import ssl
+import subprocess
 import threading
+import time
 
 import pytest
 
 from skeptest.cluster import unique
-from skeptest.run import wait_until
-from skeptest.skep import Skep
+from skeptest.run import end_group, popen, wait_until
+from skeptest.skep import Skep, free_port
 from skeptest.tls import authority, certificate
 
 pytestmark = pytest.mark.own
@@ -28,6 +32,7 @@ class Hook(http.server.BaseHTTPRequestHandler):
             self.send_error(500)
             return
         self.server.told.append((json.loads(body), self.headers, self.path))
+        self.server.at.append(time.monotonic())
         self.send_response(200)
         self.send_header('Content-Length', '0')
         self.end_headers()
@@ -41,11 +46,17 @@ class Letters(socketserver.StreamRequestHandler):
 
     def handle(self):
         self.say('220 mail.example ESMTP')
-        letter = {'to': [], 'login': None}
+        letter = {'to': [], 'login': None, 'tls': False}
         while line := self.rfile.readline().decode().strip():
             verb = line.split()[0].upper()
             if verb == 'EHLO':
-                self.say('250-mail.example\r\n250-AUTH PLAIN\r\n250 8BITMIME')
+                offers = ['STARTTLS'] if self.server.later and not letter['tls'] else ['AUTH PLAIN']
+                self.say('\r\n'.join(['250-mail.example', *('250-' + o for o in offers), '250 8BITMIME']))
+            elif verb == 'STARTTLS':
+                self.say('220 go on')
+                self.connection = self.server.later.wrap_socket(self.connection, server_side=True)
+                self.rfile, self.wfile = self.connection.makefile('rb'), self.connection.makefile('wb', 0)
+                letter['tls'] = True
             elif verb == 'AUTH':
                 letter['login'] = base64.b64decode(line.split()[2]).split(b'\0')[1:]
                 self.say('235 in')
@@ -81,17 +92,22 @@ class Threaded(socketserver.ThreadingMixIn, socketserver.TCPServer):
         pass                                       # a handshake that fails is what some of the tests are about
 
 
-class Receiver:
-    """A server on a port of its own, with TLS if it has a certificate."""
+def server_side(certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    return context
 
-    def __init__(self, handler, tls=None):
+
+class Receiver:
+    """A server on a port of its own, with TLS if it has a certificate, or by STARTTLS (`later`)."""
+
+    def __init__(self, handler, tls=None, later=None):
         self.server = Threaded(('127.0.0.1', 0), handler)
-        self.server.told, self.server.broken = [], False
+        self.server.told, self.server.at, self.server.broken = [], [], False
+        self.server.later = server_side(later) if later else None
         self.port = self.server.server_address[1]
         if tls:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*tls)
-            self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
+            self.server.socket = server_side(tls).wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
         self.thread.start()
 
@@ -207,6 +223,14 @@ def test_a_mail_over_tls_says_what_changed(skep, receiver, trusted):
     wait_until(lambda: 'ended: OSDMAP_FLAGS' in letters.told[-1]['mail']['Subject'], WITHIN_S, what='the mail of the end')
 
 
+def test_a_password_goes_out_behind_starttls(skep, receiver, trusted):
+    letters = receiver(Letters, None, trusted[1])
+    mail_to(skep, letters.port, smtp_ssl='false', smtp_user='alice', smtp_password='rabbit')
+    skep.ceph('alerts', 'send')
+    wait_until(lambda: letters.told, WITHIN_S, what='the mail')
+    assert letters.told[0]['tls'] and letters.told[0]['login'] == [b'alice', b'rabbit']
+
+
 def test_a_receiver_that_fails_is_a_check_and_hears_all_when_it_is_back(skep, receiver):
     hook = receiver(Hook)
     hook.server.broken = True
@@ -272,3 +296,44 @@ def test_who_is_muted_is_not_told(skep, receiver):
     assert 'OSDMAP_FLAGS' not in alerts(hook.told[-1])
     skep.ceph('health', 'unmute', 'OSDMAP_FLAGS')
     wait_until(lambda: last_of(hook.told, 'OSDMAP_FLAGS', 'firing'), WITHIN_S, what='what is not muted any more')
+
+
+@pytest.fixture
+def etcd(tmp_path):
+    url, peers = ('http://127.0.0.1:%d' % free_port() for _ in range(2))
+    with open(tmp_path / 'etcd.log', 'wb') as log:
+        proc = popen(['etcd', '--name', 'one', '--data-dir', tmp_path / 'etcd', '--listen-client-urls', url, '--advertise-client-urls', url,
+                      '--listen-peer-urls', peers, '--initial-advertise-peer-urls', peers, '--initial-cluster', 'one=' + peers],
+                     stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    yield url, proc
+    end_group(proc)
+    proc.wait(60)
+
+
+def test_an_outage_of_the_cluster_state_is_told(etcd, receiver, workdir):
+    url, proc = etcd
+    hook = receiver(Hook)
+    skep = Skep(workdir / unique('alarms-etcd'), osds=1, options=['--etcd', url, '--host', 'one', '--create', '--bind', '127.0.0.1'])
+    try:
+        skep.start()
+        option(skep, 'interval', '1')
+        option(skep, 'repeat_interval', '10')
+        option(skep, 'webhook_url', 'http://127.0.0.1:%d/' % hook.port)
+        skep.ceph('alerts', 'send')
+        wait_until(lambda: hook.told, WITHIN_S, what='how things stand')
+        os.killpg(proc.pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: last_of(hook.told, 'CLUSTER_STATE_STALLED', 'firing'), 120, what='the outage to be told')
+            # That could not be noted, and is known all the same: it is told again when its time has come, neither never nor at each turn.
+            count = len(hook.told)
+            wait_until(lambda: len(hook.told) >= count + 2, 120, what='the same twice more')
+            at = hook.server.at[count - 1:]
+            assert all(later - before > 8 for before, later in zip(at, at[1:])), at
+        finally:
+            os.killpg(proc.pid, signal.SIGCONT)
+        wait_until(lambda: last_of(hook.told, 'CLUSTER_STATE_STALLED', 'resolved'), 120, what='its end')
+        wait_until(lambda: 'CLUSTER_STATE_STALLED' not in skep.ceph('config-key', 'get', 'mgr/alerts/told/webhook').out, WITHIN_S,
+                   what='what was told to be noted')
+    finally:
+        skep.kill()
+        shutil.rmtree(skep.data, ignore_errors=True)

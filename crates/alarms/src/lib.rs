@@ -29,6 +29,8 @@ pub const TICK: Duration = Duration::from_secs(5);
 /// After a failure; doubled with each that follows, up to the longest.
 const PAUSE: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
+/// For a note in the cluster state; where that is away alarms go on, and the note is made later.
+const NOTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The monitor of this process: a command that only reads, and what it answers if it went well.
 pub type Ask = Box<dyn Fn(Value) -> Pin<Box<dyn Future<Output = Option<Vec<u8>>>>>>;
@@ -52,6 +54,8 @@ struct Worker {
     failing: BTreeMap<Receiver, Failing>,
     /// Which wish (by the time that it was made) was fulfilled.
     asked: BTreeMap<Receiver, u64>,
+    /// What was told and could not be noted.
+    unnoted: BTreeMap<Receiver, Book>,
 }
 
 /// Works for as long as the process runs.
@@ -60,6 +64,7 @@ pub async fn run(config: Config) {
         config,
         failing: BTreeMap::new(),
         asked: BTreeMap::new(),
+        unnoted: BTreeMap::new(),
     };
     loop {
         task::sleep(TICK).await;
@@ -74,6 +79,7 @@ impl Worker {
         if !map.available || map.active_name != self.config.mgr_name {
             self.failing.clear();
             self.asked.clear();
+            self.unnoted.clear();
             return;
         }
         let settings = Settings::of(&state);
@@ -99,7 +105,10 @@ impl Worker {
         }
         let clock = &self.config.clock;
         let now = clock.wall().as_secs();
-        let book = alarms::book(state, receiver).unwrap_or_default();
+        let book = match self.unnoted.get(&receiver) {
+            Some(told) => told.clone(),
+            None => alarms::book(state, receiver).unwrap_or_default(),
+        };
         let asked = alarms::asked(state).unwrap_or(0);
         // Not if it was told since then, by whichever manager was active.
         let wish = asked > *self.asked.get(&receiver).unwrap_or(&book.at);
@@ -114,6 +123,9 @@ impl Worker {
             .get(&receiver)
             .is_some_and(|f| clock.monotonic() < f.until);
         if !wanted || pausing {
+            if self.unnoted.contains_key(&receiver) {
+                self.keep(receiver, book).await;
+            }
             return;
         }
         match send(receiver, settings, &state.monmap.fsid.to_string(), &news, checks).await {
@@ -124,9 +136,8 @@ impl Worker {
                     at: now,
                     error: None,
                 };
-                if self.keep(receiver, &told).await {
-                    self.asked.insert(receiver, asked);
-                }
+                self.asked.insert(receiver, asked);
+                self.keep(receiver, told).await;
             }
             Err(e) => {
                 let failing = self.failing.entry(receiver).or_default();
@@ -138,23 +149,23 @@ impl Worker {
                         error: Some(e),
                         ..book
                     };
-                    self.keep(receiver, &told).await;
+                    self.keep(receiver, told).await;
                 }
             }
         }
     }
 
-    async fn keep(&self, receiver: Receiver, book: &Book) -> bool {
+    async fn keep(&mut self, receiver: Receiver, book: Book) {
         let (key, value) = (receiver.key(), book.json().to_string());
         let decide = |_: &ClusterState| {
             let (key, value) = (key.clone(), value.clone().into());
             (Changes::one(Change::ConfigKeySet { key, value }), ())
         };
-        let done = self.config.cluster.commit(decide).await;
-        if let Err(e) = &done {
-            tracing::warn!("alarms: what was told is not noted, and may be told again: {e}");
+        let done = task::timeout(NOTED_WITHIN, self.config.cluster.commit(decide)).await;
+        match done {
+            Ok(Ok(_)) => drop(self.unnoted.remove(&receiver)),
+            _ => drop(self.unnoted.insert(receiver, book)),
         }
-        done.is_ok()
     }
 }
 
