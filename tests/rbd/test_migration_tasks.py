@@ -336,10 +336,10 @@ class Writer:
         script, self.notes = tmp_path / 'writer.py', tmp_path / unique('notes')
         script.write_text(WRITER)
         pool, _, name = parts(image.spec)
-        self.image = image
+        self.image, self.errors = image, tmp_path / 'errors'
         with open(self.notes, 'w') as f:
             self.proc = skep.popen('/usr/bin/python3', '-u', script, LIB, skep.conf, pool, name, str(seed),
-                                   stdin=subprocess.DEVNULL, stdout=f, stderr=open(tmp_path / 'errors', 'a'))
+                                   stdin=subprocess.DEVNULL, stdout=f, stderr=open(self.errors, 'a'))
         self.wait(1)
 
     def lines(self):
@@ -347,7 +347,11 @@ class Writer:
 
     def wait(self, more):
         have = len(self.lines())
-        wait_until(lambda: len(self.lines()) >= have + more, 120, 0.1, 'the writer to go on')
+
+        def has_gone_on():
+            assert self.proc.poll() is None, self.errors.read_text()[-4000:]
+            return len(self.lines()) >= have + more
+        wait_until(has_gone_on, 120, 0.1, 'the writer to go on')
 
     def stop(self):
         """Into the model: what is noted was written; the one behind it may have been."""
