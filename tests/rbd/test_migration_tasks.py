@@ -324,7 +324,14 @@ with rbd.Image(io, sys.argv[4]) as image:
     while True:
         n += 1
         at = draw.randrange(size // 4096) * 4096
-        image.write(bytes([n % 250 + 1]) * 4096, at)
+        while True:
+            try:
+                image.write(bytes([n % 250 + 1]) * 4096, at)
+                break
+            except rbd.ReadOnlyImage:
+                # A tool found the lock on its way over and keeps it while it makes its snapshot: librbd refuses the write, undone.
+                print('refused', file=sys.stderr, flush=True)
+                time.sleep(0.05)
         print(at, n % 250 + 1, flush=True)
 '''
 
