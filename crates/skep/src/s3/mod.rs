@@ -9,7 +9,7 @@ mod subuser;
 mod usage;
 
 use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, Masters, Settings, Swift, User};
-use args::{How, KeyCommand, S3Command, Serve, UserCommand};
+use args::{KeyCommand, S3Command, Serve, UserCommand};
 use connect::{connect, failed};
 use io::socket::Listener;
 use node::Error;

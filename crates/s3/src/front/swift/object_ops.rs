@@ -313,7 +313,7 @@ impl<P: Pool> Front<P> {
         }
     }
 
-    /// Replaces what is said of an object. Where versions are kept that is a new one, as what is said of a version stays.
+    /// Replaces what is said of an object. Refused where versions are kept: what is said of one stays.
     async fn post_object_meta(&self, asked: &Asked) -> Done {
         asked.is("PutObjectMetadata");
         let known = self.may_put(asked).await?;
