@@ -82,6 +82,10 @@ pub struct S3Options {
     pub plain_keys: bool,
     /// File with keys of the gateway's own.
     pub master_keys: Option<PathBuf>,
+    /// Swift is served, too.
+    pub swift: bool,
+    /// Where its clients are told that it is.
+    pub swift_url: Option<String>,
 }
 
 /// Whether messenger v1 is spoken, too, as somebody wants it.

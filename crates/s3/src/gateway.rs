@@ -176,7 +176,7 @@ impl Gateway {
                 (limits, rates, counter),
                 (meters, usage),
                 clock.clone(),
-                (day, keys),
+                (day, keys, settings.swift.clone()),
             ),
             hosts: Hosts::new(&settings.domains),
             usage_keep: settings.usage_keep,

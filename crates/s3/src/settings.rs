@@ -4,6 +4,7 @@
 //! A gateway of before refuses buckets with settings that it does not know, rather than serve them without: the records' versions
 //! say so.
 
+use crate::container::{Container, Grants};
 use crate::history::Versioning;
 use crate::lifecycle::{DAY, Rule};
 use crate::policy::Policy;
@@ -54,6 +55,8 @@ pub struct Settings {
     pub lock: Option<ObjectLock>,
     /// What is put is sealed with a key of the gateway, unless the client brings one.
     pub encrypt: bool,
+    /// What is set of it as a container of Swift.
+    pub container: Option<Container>,
 }
 
 /// What is put without a retention of its own has this one.
@@ -109,11 +112,12 @@ fn years_after(ms: u64, years: u64) -> u64 {
         .saturating_add_signed(shift * DAY as i64)
 }
 
-const KNOWN: u8 = 5;
+const KNOWN: u8 = 6;
 const WITH_POLICY: u8 = 2;
 const WITH_LIFECYCLE: u8 = 3;
 const WITH_VERSIONING: u8 = 4;
 const WITH_ENCRYPTION: u8 = 5;
+const WITH_CONTAINER: u8 = 6;
 
 impl Encode for Settings {
     /// Under the first version that has all that is set.
@@ -121,6 +125,7 @@ impl Encode for Settings {
         let rights = !self.policy.is_empty() || self.block.is_some();
         let versions = self.versioning != Versioning::Off || self.lock.is_some();
         let version = match (self.lifecycle.is_empty(), rights) {
+            _ if self.container.is_some() => WITH_CONTAINER,
             _ if self.encrypt => WITH_ENCRYPTION,
             _ if versions => WITH_VERSIONING,
             (false, _) => WITH_LIFECYCLE,
@@ -142,6 +147,9 @@ impl Encode for Settings {
             }
             if version >= WITH_ENCRYPTION {
                 w.bool(self.encrypt);
+            }
+            if version >= WITH_CONTAINER {
+                w.put(&self.container);
             }
         });
     }
@@ -168,6 +176,9 @@ impl Decode for Settings {
             if version >= WITH_ENCRYPTION {
                 settings.encrypt = r.bool()?;
             }
+            if version >= WITH_CONTAINER {
+                settings.container = r.get()?;
+            }
             Ok(settings)
         })
     }
@@ -178,6 +189,7 @@ impl Decode for Settings {
 pub struct Ready {
     pub of: Settings,
     pub policy: Option<Policy>,
+    pub grants: Option<Grants>,
 }
 
 impl Ready {
@@ -190,7 +202,8 @@ impl Ready {
                 Policy::closed()
             })
         });
-        Self { of, policy }
+        let grants = of.container.as_ref().map(|c| Grants::of(c, bucket));
+        Self { of, policy, grants }
     }
 
     pub fn block(&self) -> Block {
@@ -273,7 +286,18 @@ mod tests {
             ..Settings::default()
         };
         assert_eq!((first(&versions), first(&lock), first(&encrypt)), (4, 4, 5));
-        for settings in [cors, policy, block, lifecycle, both, versions, lock, encrypt] {
+        let container = Settings {
+            container: Some(Container {
+                meta: BTreeMap::from([("a".into(), "b".into())]),
+                read: ".r:*".into(),
+                write: String::new(),
+            }),
+            ..lock.clone()
+        };
+        assert_eq!(first(&container), 6);
+        for settings in [
+            container, cors, policy, block, lifecycle, both, versions, lock, encrypt,
+        ] {
             let bytes = settings.to_bytes();
             assert_eq!(bytes[0], bytes[1]);
             assert_eq!(Settings::from_bytes(&bytes).unwrap(), settings);

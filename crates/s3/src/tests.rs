@@ -5,6 +5,7 @@ mod counts;
 mod expiry;
 mod left;
 mod sealed;
+mod swift;
 mod usage;
 mod versions;
 

@@ -111,6 +111,8 @@ fn s3(args: &args::Up) -> Option<node::S3Options> {
         usage_keep: args.s3_tuning.usage_keep(),
         plain_keys: args.s3_tuning.plain_keys,
         master_keys: args.s3_tuning.master_keys.clone(),
+        swift: args.s3_tuning.swift,
+        swift_url: args.s3_tuning.swift_url.clone(),
     })
 }
 

@@ -272,7 +272,7 @@ impl<P: Pool> S3Access for Front<P> {
             noted.lock().user = Some(user.clone());
         }
         self.hold_rate(cx, Some(&user)).await?;
-        cx.extensions_mut().insert(Identity { user });
+        cx.extensions_mut().insert(Identity::of(user));
         Ok(())
     }
 }

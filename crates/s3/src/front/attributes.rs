@@ -112,6 +112,20 @@ fn bounded(
     }
 }
 
+/// What is kept with an object that only the gateway says of it, among its headers.
+#[derive(Debug, Clone)]
+pub struct Kept(pub BTreeMap<String, String>);
+
+/// The same, if they are within bounds.
+pub fn check(attributes: Attributes) -> S3Result<Attributes> {
+    let headers = "Content-Type and the like have at most 8 KiB together";
+    Ok(Attributes {
+        headers: bounded(attributes.headers, HEADERS_MAX, headers)?,
+        meta: bounded(attributes.meta, META_MAX, "user metadata have at most 2 KiB")?,
+        ..attributes
+    })
+}
+
 /// The attributes that a request names.
 macro_rules! attributes {
     ($input:expr) => {{

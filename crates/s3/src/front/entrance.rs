@@ -11,6 +11,7 @@ use super::kinds::{kind, place};
 use super::object_ops::length;
 use super::pace::Paced;
 use super::raw::{Kept, Raw};
+use super::swift::path::{self as swift_path, Target};
 use super::texts::{path_decoded, url_decoded};
 use super::{Front, service};
 use crate::meters::{Answered, End};
@@ -109,8 +110,23 @@ impl<P: Pool> Entrance<P> {
         )
     }
 
+    /// What of Swift a request is about; None: it is S3's.
+    fn swift<B>(&self, request: &hyper::Request<B>) -> Option<Target> {
+        self.front.swift.as_ref()?;
+        let host = request.headers().get(HOST).and_then(|h| h.to_str().ok());
+        match host.and_then(|h| self.hosts.bucket(h)) {
+            Some(_) => None,
+            None => swift_path::target(request.uri().path()),
+        }
+    }
+
     /// The bucket that host or path names.
     fn bucket<B>(&self, request: &hyper::Request<B>) -> Option<String> {
+        match self.swift(request) {
+            Some(Target::Below(place)) => return place.container,
+            Some(_) => return None,
+            None => {}
+        }
         let host = request.headers().get(HOST).and_then(|h| h.to_str().ok());
         if let Some(bucket) = host.and_then(|h| self.hosts.bucket(h)) {
             return Some(bucket);
@@ -180,15 +196,21 @@ impl<P: Pool> Entrance<P> {
         let writes = !reads && request.method() != Method::HEAD;
         let brings = if writes { announced(request.headers()) } else { 0 };
         let asked = Asked::new(self.bucket(&request), request.method(), request.headers());
-        let answer = match is_form(&request) {
-            true => {
+        let answer = match (self.swift(&request), is_form(&request)) {
+            (Some(target), _) => {
+                let (parts, body) = request.into_parts();
+                let body = Paced::new(body, self.front.clock.clone()).counted(came);
+                let of = (parts, s3s::Body::http_body(body));
+                Ok(self.front.swift_answer(target, of, noted, peer).await)
+            }
+            (None, true) => {
                 let bucket = self.bucket(&request);
                 let (parts, body) = request.into_parts();
                 let body = Paced::new(body, self.front.clock.clone()).counted(came);
                 let posted = self.front.post(parts, body, bucket, noted).await;
                 posted.or_else(refused)
             }
-            false => self.service.call(self.taken(request, came)).await,
+            (None, false) => self.service.call(self.taken(request, came)).await,
         };
         let mut answer = answer?;
         let sent = answer
@@ -196,7 +218,7 @@ impl<P: Pool> Entrance<P> {
             .get(CONTENT_LENGTH)
             .and_then(|v| v.to_str().ok()?.parse().ok());
         let payers = std::mem::take(&mut noted.lock().payers);
-        if answer.status() == StatusCode::FORBIDDEN {
+        if matches!(answer.status(), StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED) {
             self.front.rates.give_back(&payers, writes, brings);
         } else if let Some(sent) = sent.filter(|_| reads) {
             self.front.rates.charge(&payers, false, sent);

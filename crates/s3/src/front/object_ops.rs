@@ -1,6 +1,6 @@
 //! Objects: put, get, head, copy.
 
-use super::attributes::{attributes, check_key, refuse_unbuilt, which};
+use super::attributes::{Kept, attributes, check_key, refuse_unbuilt, which};
 use super::customer::{OBJECT, SOURCE, Seal, describe_seal, etag_of};
 use super::digest::{Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
@@ -165,7 +165,7 @@ macro_rules! wanted_of_source {
 pub(super) use wanted_of_source;
 
 impl Wanted<'_> {
-    fn check(&self, entry: &Entry) -> S3Result<()> {
+    pub(super) fn check(&self, entry: &Entry) -> S3Result<()> {
         let condition = Condition {
             matches: etags(self.matches),
             none_match: None,
@@ -227,7 +227,10 @@ impl<P: Pool> Front<P> {
         let trailers = req.trailing_headers.take();
         let input = &mut req.input;
         check_key(&input.key)?;
-        let attributes = attributes!(input)?;
+        let mut attributes = attributes!(input)?;
+        if let Some(Kept(kept)) = req.extensions.get() {
+            attributes.headers.extend(kept.clone());
+        }
         let of = (req.input.bucket.as_str(), req.input.key.as_str());
         self.check_attributes(&req, &known, of, &attributes)?;
         let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
@@ -270,7 +273,7 @@ impl<P: Pool> Front<P> {
     }
 
     /// Puts what was taken in, under the bucket's terms of now: where that took a while its owner may have changed versioning or lock.
-    async fn commit(
+    pub(super) async fn commit(
         &self,
         (known, begun): (Known, u64),
         (bucket, key): (&str, &str),
@@ -327,7 +330,7 @@ impl<P: Pool> Front<P> {
     }
 
     /// Takes a body in, and checks it against what was announced.
-    async fn take_in(
+    pub(super) async fn take_in(
         &self,
         to: (&str, &str),
         body: Source,
@@ -361,7 +364,7 @@ impl<P: Pool> Front<P> {
     }
 
     /// The object, for who may read it, with its bucket. Who may not list the bucket does not hear whether there is one.
-    async fn readable<T>(
+    pub(super) async fn readable<T>(
         &self,
         req: &S3Request<T>,
         (bucket, key, id): (&str, &str, Option<&str>),
@@ -371,7 +374,7 @@ impl<P: Pool> Front<P> {
         Ok((entry, known))
     }
 
-    async fn readable_in<T>(
+    pub(super) async fn readable_in<T>(
         &self,
         req: &S3Request<T>,
         known: &Known,
@@ -442,6 +445,23 @@ impl<P: Pool> Front<P> {
         }
     }
 
+    /// A range of an object, as the body of an answer.
+    pub(super) async fn bytes_of(
+        &self,
+        entry: &Entry,
+        key: Option<seal::Key>,
+        (from, to): (u64, u64),
+    ) -> S3Result<s3s::Body> {
+        let mut reader = self.objects.data.reader(entry, (from, to), key).await?;
+        // What cannot be read at all is an error, not an answer that breaks off.
+        let first = reader.next().await?;
+        Ok(match first {
+            Some(all) if all.len() as u64 == to - from => s3s::Body::from(all),
+            None => s3s::Body::empty(),
+            first => StreamingBlob::wrap(Sent::pump(first, reader)).into(),
+        })
+    }
+
     pub async fn get_object(&self, req: S3Request<GetObjectInput>) -> S3Result<GetObjectOutput> {
         refuse_unbuilt(&req.headers)?;
         let input = &req.input;
@@ -462,19 +482,8 @@ impl<P: Pool> Front<P> {
         };
         wanted.check(&entry)?;
         let span = self.span(&entry, input.range.as_ref(), input.part_number).await?;
-        let mut reader = self
-            .objects
-            .data
-            .reader(&entry, (span.from, span.to), key)
-            .await?;
-        // What cannot be read at all is an error, not an answer that breaks off.
-        let first = reader.next().await?;
         let length = span.to - span.from;
-        let body = match first {
-            Some(all) if all.len() as u64 == length => StreamingBlob::from(s3s::Body::from(all)),
-            None => StreamingBlob::from(s3s::Body::empty()),
-            first => StreamingBlob::wrap(Sent::pump(first, reader)),
-        };
+        let body = StreamingBlob::from(self.bytes_of(&entry, key, (span.from, span.to)).await?);
         let (expiration, by_id) = (
             self.expiration(&known, &input.key, &entry),
             input.version_id.is_some(),

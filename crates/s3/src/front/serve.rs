@@ -3,10 +3,10 @@
 //! Bounds: [`CONNECTIONS_MAX`] connections; a TLS handshake as [`net::tls`] bounds it; a head of [`BUFFER_BYTES`] within [`HEAD_WITHIN`]; XML of [`super::service::XML_BYTES`]; bodies as
 //! `data` takes them, at a pace (`pace`). A client that takes nothing for [`net::http::STALLED`] is cut off.
 
-use super::Front;
 use super::caller::Peer;
 use super::entrance::Entrance;
 use super::hosts::Hosts;
+use super::{Front, Swift};
 use crate::buckets::Buckets;
 use crate::counts::{Counter, FLUSH_EVERY};
 use crate::gc::Collector;
@@ -57,6 +57,8 @@ pub struct Settings {
     pub plain_keys: bool,
     /// Keys of the gateway's own.
     pub masters: Masters,
+    /// Swift, too; None: S3 alone.
+    pub swift: Option<Swift>,
 }
 
 impl Default for Settings {
@@ -69,6 +71,7 @@ impl Default for Settings {
             usage_keep: None,
             plain_keys: false,
             masters: Masters::default(),
+            swift: None,
         }
     }
 }
