@@ -4,8 +4,8 @@
 //! *stripes* under a *tag* (`data`); an *intent* names data that nobody refers to yet, *garbage* data that nobody refers to any more
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
-//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `seal` (encryption at rest) with `master`, `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `history` (the versions of a key), `objects` with
-//! `multipart`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), `usage` (what is written down of that), and the `front`, which alone knows of S3's requests.
+//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `seal` (encryption at rest) with `master`, `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `classes` (which pool data are in), `index`, `data`, `history` (the versions of a key), `objects` with
+//! `multipart` and `moving`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), `usage` (what is written down of that), and the `front`, which alone knows of S3's requests.
 //!
 //! Not here: users of other systems (Keystone), Swift.
 
@@ -13,6 +13,7 @@ mod accounts;
 mod amount;
 mod buckets;
 mod check;
+mod classes;
 mod clock;
 mod cors;
 mod counts;
@@ -29,6 +30,7 @@ mod index;
 mod lifecycle;
 mod master;
 mod meters;
+mod moving;
 mod multipart;
 mod objects;
 mod policy;
@@ -47,6 +49,7 @@ mod version_list;
 pub use accounts::{Key, User};
 pub use amount::{Amount, Count};
 pub use check::Report;
+pub use classes::{Class, STANDARD};
 pub use clock::Clock;
 pub use error::{Error, Result};
 #[cfg(feature = "testing")]

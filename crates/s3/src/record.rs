@@ -56,39 +56,75 @@ impl Decode for Tag {
     const MIN_SIZE: usize = 16;
 }
 
+/// In which pool data are: the number of a storage class (`classes`); 0: in that of STANDARD.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(pub u32);
+
+impl Place {
+    pub const STANDARD: Self = Self(0);
+}
+
+impl Encode for Place {
+    fn encode(&self, w: &mut Writer) {
+        w.u32(self.0);
+    }
+}
+
+impl Decode for Place {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        Ok(Self(r.u32()?))
+    }
+    const MIN_SIZE: usize = 4;
+}
+
 /// Where an object's bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Data {
     /// It has none.
     None,
     /// `TAG.0`, `TAG.1` and so on.
-    Stripes(Tag),
-    /// `TAG.m` lists pieces.
-    Manifest(Tag),
+    Stripes(Tag, Place),
+    /// `TAG.m` lists pieces, which are in the same pool.
+    Manifest(Tag, Place),
 }
 
-impl Encode for Data {
-    fn encode(&self, w: &mut Writer) {
+impl Data {
+    pub fn place(&self) -> Place {
         match self {
-            Self::None => w.u8(0),
-            Self::Stripes(tag) => {
-                w.u8(1);
-                w.put(tag);
-            }
-            Self::Manifest(tag) => {
-                w.u8(2);
-                w.put(tag);
-            }
+            Self::None => Place::STANDARD,
+            Self::Stripes(_, place) | Self::Manifest(_, place) => *place,
         }
     }
 }
+
+impl Encode for Data {
+    /// Who does not know of places would look for them in the wrong pool: the kinds of data elsewhere are others.
+    fn encode(&self, w: &mut Writer) {
+        let (kind, tag, place) = match self {
+            Self::None => return w.u8(0),
+            Self::Stripes(tag, place) => (1, tag, *place),
+            Self::Manifest(tag, place) => (2, tag, *place),
+        };
+        let elsewhere = place != Place::STANDARD;
+        w.u8(if elsewhere { kind + ELSEWHERE } else { kind });
+        w.put(tag);
+        if elsewhere {
+            w.put(&place);
+        }
+    }
+}
+
+/// What the kinds of data are more that are not in the pool of STANDARD.
+const ELSEWHERE: u8 = 2;
 
 impl Decode for Data {
     fn decode(r: &mut Reader) -> denc::Result<Self> {
         match r.u8()? {
             0 => Ok(Self::None),
-            1 => Ok(Self::Stripes(r.get()?)),
-            2 => Ok(Self::Manifest(r.get()?)),
+            1 => Ok(Self::Stripes(r.get()?, Place::STANDARD)),
+            2 => Ok(Self::Manifest(r.get()?, Place::STANDARD)),
+            3 => Ok(Self::Stripes(r.get()?, r.get()?)),
+            4 => Ok(Self::Manifest(r.get()?, r.get()?)),
             _ => Err(r.invalid("kind of data")),
         }
     }
@@ -103,9 +139,45 @@ pub struct Attributes {
     pub meta: BTreeMap<String, String>,
     pub tags: BTreeMap<String, String>,
     pub public_read: bool,
+    /// The storage class; empty: STANDARD. Data are in its pool, if there are any.
+    pub class: String,
 }
 
-denc::envelope_denc!(Attributes, 1, 1, { headers, meta, tags, public_read });
+/// The version that knows of storage classes.
+const WITH_CLASS: u8 = 2;
+
+impl Encode for Attributes {
+    fn encode(&self, w: &mut Writer) {
+        let version = if self.class.is_empty() { 1 } else { WITH_CLASS };
+        w.envelope(version, version, |w| {
+            w.put(&self.headers);
+            w.put(&self.meta);
+            w.put(&self.tags);
+            w.put(&self.public_read);
+            if version >= WITH_CLASS {
+                w.put(&self.class);
+            }
+        });
+    }
+}
+
+impl Decode for Attributes {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(WITH_CLASS, |version, r| {
+            Ok(Self {
+                headers: r.get()?,
+                meta: r.get()?,
+                tags: r.get()?,
+                public_read: r.get()?,
+                class: if version < WITH_CLASS {
+                    String::new()
+                } else {
+                    r.get()?
+                },
+            })
+        })
+    }
+}
 
 /// A checksum that the client chose: algorithm as S3 names it (`CRC64NVME`), value in base64.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -295,9 +367,67 @@ denc::envelope_denc!(Part, 1, 1, { size, etag, modified, data, checksum });
 pub struct Piece {
     pub size: u64,
     pub tag: Tag,
+    /// The number of its first stripe under that tag: not 0 where several pieces were moved to one tag.
+    pub first: u64,
+    /// The tag that it was sealed under, if it was, before it was moved; else that tag.
+    pub origin: Tag,
 }
 
-denc::envelope_denc!(Piece, 1, 1, { size, tag });
+const WITH_ORIGIN: u8 = 2;
+
+impl Encode for Piece {
+    /// Who does not know of pieces that were moved would read others' bytes.
+    fn encode(&self, w: &mut Writer) {
+        let moved = self.first != 0 || self.origin != self.tag;
+        let version = if moved { WITH_ORIGIN } else { 1 };
+        w.envelope(version, version, |w| {
+            w.put(&self.size);
+            w.put(&self.tag);
+            if moved {
+                w.put(&self.first);
+                w.put(&self.origin);
+            }
+        });
+    }
+}
+
+impl Decode for Piece {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(WITH_ORIGIN, |version, r| {
+            let piece = Self::new(r.get()?, r.get()?);
+            Ok(match version < WITH_ORIGIN {
+                true => piece,
+                false => Self {
+                    first: r.get()?,
+                    origin: r.get()?,
+                    ..piece
+                },
+            })
+        })
+    }
+}
+
+impl Piece {
+    /// One that is where it was written.
+    pub fn new(size: u64, tag: Tag) -> Self {
+        Self {
+            size,
+            tag,
+            first: 0,
+            origin: tag,
+        }
+    }
+
+    /// How many stripes it has.
+    pub fn stripes(&self) -> u64 {
+        self.size.div_ceil(STRIPE)
+    }
+
+    /// Bytes of one of them, as they are read.
+    pub fn stripe_size(&self, stripe: u64) -> u64 {
+        (self.size - stripe * STRIPE).min(STRIPE)
+    }
+}
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifest {
@@ -310,9 +440,40 @@ denc::envelope_denc!(Manifest, 1, 1, { pieces });
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
     pub until: u64,
+    /// Where to.
+    pub place: Place,
 }
 
-denc::envelope_denc!(Intent, 1, 1, { until });
+const WITH_PLACE: u8 = 2;
+
+impl Encode for Intent {
+    /// Who does not know of places would collect elsewhere.
+    fn encode(&self, w: &mut Writer) {
+        let elsewhere = self.place != Place::STANDARD;
+        let version = if elsewhere { WITH_PLACE } else { 1 };
+        w.envelope(version, version, |w| {
+            w.put(&self.until);
+            if elsewhere {
+                w.put(&self.place);
+            }
+        });
+    }
+}
+
+impl Decode for Intent {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(WITH_PLACE, |version, r| {
+            Ok(Self {
+                until: r.get()?,
+                place: if version < WITH_PLACE {
+                    Place::STANDARD
+                } else {
+                    r.get()?
+                },
+            })
+        })
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Garbage {
@@ -620,13 +781,43 @@ mod tests {
             assert_eq!(state.to_bytes()[..2], [2, 2]);
             assert_eq!(State::from_bytes(&state.to_bytes()), Ok(state));
         }
-        for data in [Data::None, Data::Stripes(tag), Data::Manifest(tag)] {
-            let garbage = Garbage {
-                since: 5,
-                data,
-                size: Some(6),
+        for place in [Place::STANDARD, Place(7)] {
+            for data in [Data::None, Data::Stripes(tag, place), Data::Manifest(tag, place)] {
+                let garbage = Garbage {
+                    since: 5,
+                    data,
+                    size: Some(6),
+                };
+                assert_eq!(Garbage::from_bytes(&garbage.to_bytes()), Ok(garbage));
+            }
+            let intent = Intent { until: 8, place };
+            let bytes = intent.to_bytes();
+            // What is of before is as it was; what is not is refused by who does not know of it.
+            let version = if place == Place::STANDARD { 1 } else { 2 };
+            assert_eq!(bytes[..2], [version, version]);
+            assert_eq!(Intent::from_bytes(&bytes), Ok(intent));
+            let kind = Data::Stripes(tag, place).to_bytes()[0];
+            assert_eq!(kind, if place == Place::STANDARD { 1 } else { 3 });
+        }
+        let there = Piece::new(9, tag);
+        let moved = Piece {
+            first: 3,
+            origin: Tag([1; 16]),
+            ..there.clone()
+        };
+        for (piece, version) in [(there, 1), (moved, 2)] {
+            assert_eq!(piece.to_bytes()[..2], [version, version]);
+            assert_eq!(Piece::from_bytes(&piece.to_bytes()), Ok(piece));
+        }
+        for class in ["", "COLD"] {
+            let attributes = Attributes {
+                class: class.into(),
+                public_read: true,
+                ..Attributes::default()
             };
-            assert_eq!(Garbage::from_bytes(&garbage.to_bytes()), Ok(garbage));
+            let bytes = attributes.to_bytes();
+            assert_eq!(bytes[0], if class.is_empty() { 1 } else { 2 });
+            assert_eq!(Attributes::from_bytes(&bytes), Ok(attributes));
         }
         assert_eq!(tag_of(&garbage_row(tag)), Some(tag));
         assert!(Garbage::from_bytes(&Bytes::from_static(b"\x01\x01\x01\0\0\0\x07")).is_err());

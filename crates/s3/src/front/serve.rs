@@ -94,7 +94,9 @@ pub async fn serve<P: Pool>(
             task::spawn_local(expire(usage, keep)),
         )
     });
-    let collecting = task::spawn_local(collect(collector));
+    let collector = Arc::new(collector);
+    let collecting = task::spawn_local(collect(collector.clone()));
+    let expiring = task::spawn_local(end_terms(collector));
     let entrance = Entrance::new(front, hosts);
     let stopped = stop.clone();
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -107,6 +109,7 @@ pub async fn serve<P: Pool>(
     }
     tending.abort();
     collecting.abort();
+    expiring.abort();
     counting.abort();
     flushing.abort();
     // A write of the usage log that is under way comes to its end: what is not heard of is not written again.
@@ -266,14 +269,28 @@ async fn count<P: Pool>(counter: Counter<P>, buckets: Buckets<P>) {
     }
 }
 
-async fn collect<P: Pool>(collector: Collector<P>) {
-    let every =
-        Duration::from_millis(collector.wait / 2).clamp(Duration::from_secs(1), Duration::from_secs(60));
+/// Between rounds, which each gateway does.
+fn every<P>(collector: &Collector<P>) -> Duration {
+    Duration::from_millis(collector.wait / 2).clamp(Duration::from_secs(1), Duration::from_secs(60))
+}
+
+async fn collect<P: Pool>(collector: Arc<Collector<P>>) {
     loop {
-        task::sleep(every).await;
+        task::sleep(every(&collector)).await;
         match collector.round().await {
             Ok(round) => tracing::debug!("s3: collected {round:?}"),
             Err(e) => tracing::warn!("s3: collecting: {e}"),
+        }
+    }
+}
+
+/// Beside the collector, for it may take long.
+async fn end_terms<P: Pool>(collector: Arc<Collector<P>>) {
+    loop {
+        task::sleep(every(&collector)).await;
+        match collector.lifecycles().await {
+            Ok(done) => tracing::debug!("s3: lifecycles {done:?}"),
+            Err(e) => tracing::warn!("s3: lifecycles: {e}"),
         }
     }
 }

@@ -263,8 +263,7 @@ impl<P: Pool> S3 for Front<P> {
         &self,
         req: S3Request<PutBucketLifecycleConfigurationInput>,
     ) -> S3Result<S3Response<PutBucketLifecycleConfigurationOutput>> {
-        self.set_lifecycle(req).await?;
-        Ok(S3Response::new(PutBucketLifecycleConfigurationOutput::default()))
+        answered!(self.set_lifecycle(req).await)
     }
 
     async fn get_bucket_lifecycle_configuration(
