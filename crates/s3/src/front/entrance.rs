@@ -109,10 +109,14 @@ impl<P: Pool> Entrance<P> {
         )
     }
 
+    fn bucket_of_host<B>(&self, request: &hyper::Request<B>) -> Option<String> {
+        let host = request.headers().get(HOST).and_then(|h| h.to_str().ok());
+        host.and_then(|h| self.hosts.bucket(h))
+    }
+
     /// The bucket that host or path names.
     fn bucket<B>(&self, request: &hyper::Request<B>) -> Option<String> {
-        let host = request.headers().get(HOST).and_then(|h| h.to_str().ok());
-        if let Some(bucket) = host.and_then(|h| self.hosts.bucket(h)) {
+        if let Some(bucket) = self.bucket_of_host(request) {
             return Some(bucket);
         }
         let path = request.uri().path().strip_prefix('/')?;
@@ -188,7 +192,16 @@ impl<P: Pool> Entrance<P> {
                 let posted = self.front.post(parts, body, bucket, noted).await;
                 posted.or_else(refused)
             }
-            false => self.service.call(self.taken(request, came)).await,
+            false => {
+                // A bucket in the host is signed as the path that it is the first of, with its slash.
+                let in_path = self.bucket_of_host(&request).is_none();
+                if in_path {
+                    let (method, uri) = (request.method(), request.uri());
+                    let slashed = self.front.slashed(method, uri, request.headers()).await;
+                    *request.uri_mut() = slashed.unwrap_or_else(|| request.uri().clone());
+                }
+                self.service.call(self.taken(request, came)).await
+            }
         };
         let mut answer = answer?;
         let sent = answer

@@ -37,6 +37,7 @@ mod service;
 pub mod testing;
 mod texts;
 mod times;
+mod v2;
 mod version_ops;
 
 pub use hosts::{Hosts, domain};
