@@ -42,8 +42,7 @@ pub struct Class {
 denc::envelope_denc!(Class, 1, 1, { place, pool, withdrawn });
 
 /// Opens a pool by its name.
-pub type Opener<P> =
-    Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<P>> + Send>> + Send + Sync>;
+pub type Opener<P> = Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<P>> + Send>> + Send + Sync>;
 
 #[derive(Default)]
 struct Known<P> {
@@ -306,7 +305,10 @@ mod tests {
             assert_eq!(classes.add("ICE_9", "ice").await.unwrap(), ice);
             assert!(matches!(classes.pool(Place(9)).await, Err(Error::Damaged(_))));
             for bad in ["", STANDARD, "cold", "A B", &"A".repeat(33)] {
-                assert!(matches!(classes.add(bad, "p").await, Err(Error::Invalid(_))), "{bad}");
+                assert!(
+                    matches!(classes.add(bad, "p").await, Err(Error::Invalid(_))),
+                    "{bad}"
+                );
             }
             for n in 3..CLASSES_MAX {
                 classes.add(&format!("X{n}"), "p").await.unwrap();

@@ -204,12 +204,7 @@ impl<P: Pool> Expiry<P> {
     }
 
     /// Has the bucket for longer, without having come further by what is durable. False: another has it, or it is no longer as it was.
-    async fn hold(
-        &self,
-        name: &str,
-        known: &Known,
-        (walk, taken): (&mut Walk, &mut Bytes),
-    ) -> Result<bool> {
+    async fn hold(&self, name: &str, known: &Known, (walk, taken): (&mut Walk, &mut Bytes)) -> Result<bool> {
         walk.until = self.clock.now_ms() + self.lease();
         let mut longer = Walk::from_bytes(taken)?;
         longer.until = walk.until;

@@ -132,7 +132,9 @@ impl Admin {
     /// Has a class take what is put into it, in a pool that is there and has no other use.
     pub async fn add_class(&self, name: &str, pool: &str) -> Result<Class> {
         if [META_POOL, DATA_POOL].contains(&pool) {
-            return Err(Error::Invalid(format!("the pool {pool} has a use of its own here")));
+            return Err(Error::Invalid(format!(
+                "the pool {pool} has a use of its own here"
+            )));
         }
         match self.client.pool(pool).await {
             Err(e) if e.is_not_found() => {

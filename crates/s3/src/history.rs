@@ -405,11 +405,7 @@ impl History {
     }
 
     /// Has a version refer to other data; what it referred to is collected. A lock holds the version, wherever its data are.
-    pub fn relocate(
-        &mut self,
-        which: Which,
-        to: impl FnOnce(&mut Entry),
-    ) -> std::result::Result<(), Stop> {
+    pub fn relocate(&mut self, which: Which, to: impl FnOnce(&mut Entry)) -> std::result::Result<(), Stop> {
         let was = self.find(which)?.map(|(_, entry)| entry.clone());
         let now = self.amend(which, |entry| {
             to(entry);

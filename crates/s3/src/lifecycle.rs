@@ -413,9 +413,8 @@ mod tests {
             },
         ];
         let mut entry = entry(0, 5, &[]);
-        let class = |rules: &[Rule], entry: &Entry, now| {
-            moves_to(rules, "a", entry, (DAY, now)).map(str::to_string)
-        };
+        let class =
+            |rules: &[Rule], entry: &Entry, now| moves_to(rules, "a", entry, (DAY, now)).map(str::to_string);
         assert_eq!(class(&rules, &entry, DAY - 1), None);
         assert_eq!(class(&rules, &entry, DAY).as_deref(), Some("COLD"));
         // Of two that end together always the first.

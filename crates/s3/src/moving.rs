@@ -4,11 +4,11 @@
 //! names what it referred to before as garbage, if the version is the very one that was seen. So readers see the one or the other, whole, and
 //! what was put, changed or deleted meanwhile is not touched. Time, version, ETag and lock stay.
 
+use crate::Result;
 use crate::history::{History, Stop, Which};
 use crate::objects::Objects;
 use crate::rados::{Look, Pool};
 use crate::record::{Entry, Older, Place};
-use crate::Result;
 
 impl<P: Pool> Objects<P> {
     /// Moves the current version to a class, if it is this very one. False: it is another, or none, by now.
@@ -72,4 +72,3 @@ impl<P: Pool> Objects<P> {
         }
     }
 }
-

@@ -1,8 +1,8 @@
 //! What a client says of an object besides its bytes, and what of it is refused.
 
+use super::Front;
 use super::customer::{CUSTOMER, ENCRYPTION};
 use super::errors::{invalid, not_built};
-use super::Front;
 use super::texts::url_decoded;
 use crate::classes::STANDARD;
 use crate::history::Which;

@@ -117,7 +117,9 @@ fn filter(given: LifecycleRuleFilter, rule: &mut Rule) -> S3Result<()> {
 /// The class of a transition: back to STANDARD there is none, as AWS has it. Whether it is there is seen by who knows them all.
 fn class(given: Option<&TransitionStorageClass>) -> S3Result<String> {
     match given.map(|c| c.as_str()) {
-        None | Some("" | STANDARD) => Err(malformed("a transition has a StorageClass, which is not STANDARD")),
+        None | Some("" | STANDARD) => Err(malformed(
+            "a transition has a StorageClass, which is not STANDARD",
+        )),
         Some(class) => Ok(class.to_string()),
     }
 }
@@ -139,7 +141,9 @@ fn moves(given: &[Transition], rule: &mut Rule) -> S3Result<()> {
         rule.moves.push(Move { days, date, class });
     }
     let dated = rule.moves.iter().map(|m| m.date.is_some());
-    let dated = dated.chain(rule.days.map(|_| false)).chain(rule.date.map(|_| true));
+    let dated = dated
+        .chain(rule.days.map(|_| false))
+        .chain(rule.date.map(|_| true));
     if dated.collect::<BTreeSet<_>>().len() > 1 {
         return Err(unfit(
             "Found mixed 'Date' and 'Days' based Expiration and Transition actions in a lifecycle rule",
@@ -163,7 +167,9 @@ fn moves(given: &[Transition], rule: &mut Rule) -> S3Result<()> {
 /// And versions that are not the current one.
 fn older_moves(given: &[NoncurrentVersionTransition], rule: &mut Rule) -> S3Result<()> {
     for one in given {
-        let days = one.noncurrent_days.ok_or_else(|| malformed("no NoncurrentDays"))?;
+        let days = one
+            .noncurrent_days
+            .ok_or_else(|| malformed("no NoncurrentDays"))?;
         rule.older_moves.push(OlderMove {
             days: move_days(days)?,
             keep: kept(one.newer_noncurrent_versions)?,
@@ -183,7 +189,9 @@ fn check_classes<'a>(all: impl ExactSizeIterator<Item = &'a str>) -> S3Result<()
     let n = all.len();
     match all.collect::<BTreeSet<_>>().len() == n {
         true => Ok(()),
-        false => Err(unfit("'StorageClass' must be different for the transitions of a rule")),
+        false => Err(unfit(
+            "'StorageClass' must be different for the transitions of a rule",
+        )),
     }
 }
 
@@ -591,7 +599,11 @@ mod tests {
             (None, vec![to(Some(1), None, "STANDARD")], "MalformedXML"),
             (None, vec![to(Some(1), midnight(1), "COLD")], "MalformedXML"),
             (None, vec![to(Some(-1), None, "COLD")], "InvalidArgument"),
-            (None, vec![to(None, Some(timestamp(DAY + 1)), "COLD")], "InvalidArgument"),
+            (
+                None,
+                vec![to(None, Some(timestamp(DAY + 1)), "COLD")],
+                "InvalidArgument",
+            ),
             (Some(2), vec![to(Some(2), None, "COLD")], "InvalidArgument"),
             (Some(2), vec![to(None, midnight(1), "COLD")], "InvalidRequest"),
             (
@@ -641,7 +653,10 @@ mod tests {
             (vec![to(Some(1), Some(0), "COLD")], "InvalidArgument"),
             (vec![to(Some(-1), None, "COLD")], "InvalidArgument"),
             (vec![to(Some(3), None, "COLD")], "InvalidArgument"),
-            (vec![to(Some(1), None, "COLD"), to(Some(2), None, "COLD")], "InvalidRequest"),
+            (
+                vec![to(Some(1), None, "COLD"), to(Some(2), None, "COLD")],
+                "InvalidRequest",
+            ),
         ] {
             let found = refused(|r| {
                 r.noncurrent_version_expiration = Some(older(Some(3), None));

@@ -612,7 +612,8 @@ impl<P: Pool> Front<P> {
             .await?;
         let source = &from.entry;
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str().to_string());
-        let changes = seal.is_some() || placed.0 != source.attributes.class && class_named(&req.headers).is_some();
+        let changes =
+            seal.is_some() || placed.0 != source.attributes.class && class_named(&req.headers).is_some();
         let attributes = copied(&mut req.input, source, changes)?;
         let of = (req.input.bucket.as_str(), req.input.key.as_str());
         self.check_attributes(&req, &known, of, &attributes)?;

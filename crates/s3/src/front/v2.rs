@@ -135,7 +135,11 @@ fn claimed(query: &str, headers: &HeaderMap) -> Option<Claimed> {
 /// What is signed of a request for this path.
 fn string_to_sign(method: &Method, (path, query): (&str, &str), headers: &HeaderMap, date: &str) -> String {
     let said = |name| text(headers, name).unwrap_or_default();
-    let mut out = format!("{method}\n{}\n{}\n{date}\n", said("content-md5"), said("content-type"));
+    let mut out = format!(
+        "{method}\n{}\n{}\n{date}\n",
+        said("content-md5"),
+        said("content-type")
+    );
     let names: BTreeSet<&str> = headers.keys().map(|name| name.as_str()).collect();
     for name in names.into_iter().filter(|name| name.starts_with("x-amz-")) {
         let all = headers.get_all(name).iter();
@@ -172,7 +176,9 @@ impl<P: Pool> Front<P> {
         let signed = string_to_sign(method, (&path, query), headers, &claimed.date);
         hmac::verify(&key, signed.as_bytes(), &claimed.signature).ok()?;
         let mut parts = uri.clone().into_parts();
-        let whole = uri.query().map_or(path.clone(), |query| format!("{path}?{query}"));
+        let whole = uri
+            .query()
+            .map_or(path.clone(), |query| format!("{path}?{query}"));
         parts.path_and_query = Some(whole.parse().ok()?);
         Uri::from_parts(parts).ok()
     }
@@ -258,7 +264,13 @@ mod tests {
 
     #[test]
     fn buckets_alone_get_a_slash() {
-        for (path, bare) in [("/b", true), ("/b/", false), ("/b/k", false), ("/", false), ("", false)] {
+        for (path, bare) in [
+            ("/b", true),
+            ("/b/", false),
+            ("/b/k", false),
+            ("/", false),
+            ("", false),
+        ] {
             assert_eq!(is_bare(path), bare, "{path}");
         }
     }

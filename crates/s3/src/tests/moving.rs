@@ -103,7 +103,9 @@ fn what_is_moved_is_the_same_elsewhere() {
         let gate = Gate::new(&pool, 1);
         let bucket = gate.with_class().await;
         let small = data_of(1);
-        gate.put(&bucket, "small", &small, &Terms::default()).await.unwrap();
+        gate.put(&bucket, "small", &small, &Terms::default())
+            .await
+            .unwrap();
         gate.put(&bucket, "none", &Bytes::new(), &Terms::default())
             .await
             .unwrap();
@@ -162,7 +164,9 @@ fn a_sealed_object_of_one_stretch_is_read_after_it_was_moved() {
         let key = Key::random(&gate.objects.clock);
         let how = How::Customer(String::new());
         let master = Key::new(&[9; 32]).unwrap();
-        let sealed = master.wrap(&key, how, (&bucket, "k"), &gate.objects.clock).unwrap();
+        let sealed = master
+            .wrap(&key, how, (&bucket, "k"), &gate.objects.clock)
+            .unwrap();
         let data = Bytes::from(vec![3; (STRIPE + CHUNK + 7) as usize]);
         let of = (bucket.as_str(), "k");
         let new = New {
@@ -436,7 +440,11 @@ fn what_is_put_into_a_class_is_in_its_pool_and_is_collected_there() {
         let upload = (bucket.as_str(), "k", id.as_str());
         let mut named = Vec::new();
         for number in 1..=2 {
-            let size = if number == 1 { crate::multipart::PART_MIN } else { 9 };
+            let size = if number == 1 {
+                crate::multipart::PART_MIN
+            } else {
+                9
+            };
             let part = Bytes::from(vec![number as u8; size as usize]);
             let stored = taken(&data, (&bucket, "k"), part, None).await;
             let put = gate.objects.put_part(upload, number, stored, "e".into(), None);

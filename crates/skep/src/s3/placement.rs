@@ -51,8 +51,15 @@ pub async fn of_classes(command: &PlacementCommand) -> Result<(), Error> {
     match (how.format, told.as_object()) {
         (crate::options::Format::Plain, Some(all)) => {
             for (name, class) in all {
-                let withdrawn = if class["takes_new"] == json!(false) { "  takes nothing new" } else { "" };
-                println!("{name:<20} {}{withdrawn}", class["data_pool"].as_str().unwrap_or_default());
+                let withdrawn = if class["takes_new"] == json!(false) {
+                    "  takes nothing new"
+                } else {
+                    ""
+                };
+                println!(
+                    "{name:<20} {}{withdrawn}",
+                    class["data_pool"].as_str().unwrap_or_default()
+                );
             }
         }
         _ => show(how, &told),
