@@ -192,7 +192,8 @@ pub struct BucketStats {
 /// All that a gateway serves with, made before it says that it is ready.
 pub struct Gateway {
     front: Front<IoCtx>,
-    hosts: Hosts,
+    /// Of buckets, and of websites.
+    hosts: [Hosts; 2],
     usage_keep: Option<u64>,
     collector: Collector<IoCtx>,
 }
@@ -235,7 +236,7 @@ impl Gateway {
                 clock.clone(),
                 (day, keys),
             ),
-            hosts: Hosts::new(&settings.domains),
+            hosts: [&settings.domains, &settings.sites].map(|names| Hosts::new(names)),
             usage_keep: settings.usage_keep,
             collector: Collector {
                 index,

@@ -8,6 +8,7 @@ use crate::history::Versioning;
 use crate::lifecycle::{DAY, Rule};
 use crate::policy::Policy;
 use crate::version::Retention;
+use crate::website::Website;
 use denc::{Decode, Encode, Reader, Writer};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +55,7 @@ pub struct Settings {
     pub lock: Option<ObjectLock>,
     /// What is put is sealed with a key of the gateway, unless the client brings one.
     pub encrypt: bool,
+    pub website: Option<Website>,
 }
 
 /// What is put without a retention of its own has this one.
@@ -109,11 +111,12 @@ fn years_after(ms: u64, years: u64) -> u64 {
         .saturating_add_signed(shift * DAY as i64)
 }
 
-const KNOWN: u8 = 5;
+const KNOWN: u8 = 6;
 const WITH_POLICY: u8 = 2;
 const WITH_LIFECYCLE: u8 = 3;
 const WITH_VERSIONING: u8 = 4;
 const WITH_ENCRYPTION: u8 = 5;
+const WITH_WEBSITE: u8 = 6;
 
 impl Encode for Settings {
     /// Under the first version that has all that is set.
@@ -121,6 +124,7 @@ impl Encode for Settings {
         let rights = !self.policy.is_empty() || self.block.is_some();
         let versions = self.versioning != Versioning::Off || self.lock.is_some();
         let version = match (self.lifecycle.is_empty(), rights) {
+            _ if self.website.is_some() => WITH_WEBSITE,
             _ if self.encrypt => WITH_ENCRYPTION,
             _ if versions => WITH_VERSIONING,
             (false, _) => WITH_LIFECYCLE,
@@ -142,6 +146,9 @@ impl Encode for Settings {
             }
             if version >= WITH_ENCRYPTION {
                 w.bool(self.encrypt);
+            }
+            if version >= WITH_WEBSITE {
+                w.put(&self.website);
             }
         });
     }
@@ -167,6 +174,9 @@ impl Decode for Settings {
             }
             if version >= WITH_ENCRYPTION {
                 settings.encrypt = r.bool()?;
+            }
+            if version >= WITH_WEBSITE {
+                settings.website = r.get()?;
             }
             Ok(settings)
         })
@@ -272,8 +282,15 @@ mod tests {
             encrypt: true,
             ..Settings::default()
         };
+        let website = Settings {
+            website: Some(Website::default()),
+            ..both.clone()
+        };
         assert_eq!((first(&versions), first(&lock), first(&encrypt)), (4, 4, 5));
-        for settings in [cors, policy, block, lifecycle, both, versions, lock, encrypt] {
+        assert_eq!(first(&website), 6);
+        for settings in [
+            cors, policy, block, lifecycle, both, versions, lock, encrypt, website,
+        ] {
             let bytes = settings.to_bytes();
             assert_eq!(bytes[0], bytes[1]);
             assert_eq!(Settings::from_bytes(&bytes).unwrap(), settings);

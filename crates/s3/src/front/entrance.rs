@@ -12,6 +12,7 @@ use super::object_ops::length;
 use super::pace::Paced;
 use super::raw::{Kept, Raw};
 use super::texts::{path_decoded, url_decoded};
+use super::website_ops::Asked as Browser;
 use super::{Front, service};
 use crate::meters::{Answered, End};
 use crate::rados::Pool;
@@ -31,6 +32,8 @@ pub struct Entrance<P> {
     service: S3Service,
     front: Front<P>,
     hosts: Hosts,
+    /// Those of websites.
+    sites: Hosts,
 }
 
 impl<P: Clone> Clone for Entrance<P> {
@@ -39,6 +42,7 @@ impl<P: Clone> Clone for Entrance<P> {
             service: self.service.clone(),
             front: self.front.clone(),
             hosts: self.hosts.clone(),
+            sites: self.sites.clone(),
         }
     }
 }
@@ -56,14 +60,15 @@ fn is_form<B>(request: &hyper::Request<B>) -> bool {
     request.method() == Method::POST && types.iter().any(starts)
 }
 
-/// What is read a second time: what removes objects, and what keeps them.
-const KEPT: [&str; 6] = [
+/// What is read a second time: what removes objects, what keeps them, and where browsers are sent.
+const KEPT: [&str; 7] = [
     "delete",
     "encryption",
     "lifecycle",
     "object-lock",
     "retention",
     "legal-hold",
+    "website",
 ];
 
 /// Whether one of those may be asked for.
@@ -82,11 +87,12 @@ fn refused(e: S3Error) -> Result<HttpResponse, HttpError> {
 }
 
 impl<P: Pool> Entrance<P> {
-    pub fn new(front: Front<P>, hosts: Hosts) -> Self {
+    pub fn new(front: Front<P>, hosts: Hosts, sites: Hosts) -> Self {
         Self {
             service: service::built(front.clone(), hosts.clone()),
             front,
             hosts,
+            sites,
         }
     }
 
@@ -110,8 +116,16 @@ impl<P: Pool> Entrance<P> {
     }
 
     fn bucket_of_host<B>(&self, request: &hyper::Request<B>) -> Option<String> {
-        let host = request.headers().get(HOST).and_then(|h| h.to_str().ok());
-        host.and_then(|h| self.hosts.bucket(h))
+        let host = request.headers().get(HOST).and_then(|h| h.to_str().ok())?;
+        self.site(request).or_else(|| self.hosts.bucket(host))
+    }
+
+    /// The bucket whose website is asked for. Where names are below each other the one that says more counts.
+    fn site<B>(&self, request: &hyper::Request<B>) -> Option<String> {
+        let host = request.headers().get(HOST).and_then(|h| h.to_str().ok())?;
+        let site = self.sites.bucket(host)?;
+        let other = self.hosts.bucket(host);
+        other.is_none_or(|other| other.len() > site.len()).then_some(site)
     }
 
     /// The bucket that host or path names.
@@ -184,15 +198,28 @@ impl<P: Pool> Entrance<P> {
         let writes = !reads && request.method() != Method::HEAD;
         let brings = if writes { announced(request.headers()) } else { 0 };
         let asked = Asked::new(self.bucket(&request), request.method(), request.headers());
-        let answer = match is_form(&request) {
-            true => {
+        let site = self.site(&request);
+        let answer = match (site, is_form(&request)) {
+            (Some(bucket), _) => {
+                let (parts, _) = request.into_parts();
+                let asked = Browser {
+                    path: parts.uri.path().to_string(),
+                    method: parts.method,
+                    headers: parts.headers,
+                    extensions: parts.extensions,
+                    bucket,
+                    tls: peer.tls,
+                };
+                self.front.browse(&asked, &self.service).await
+            }
+            (None, true) => {
                 let bucket = self.bucket(&request);
                 let (parts, body) = request.into_parts();
                 let body = Paced::new(body, self.front.clock.clone()).counted(came);
                 let posted = self.front.post(parts, body, bucket, noted).await;
                 posted.or_else(refused)
             }
-            false => {
+            (None, false) => {
                 // A bucket in the host is signed as the path that it is the first of, with its slash.
                 let in_path = self.bucket_of_host(&request).is_none();
                 if in_path {

@@ -51,6 +51,8 @@ pub struct Settings {
     pub day: Duration,
     /// Names below which buckets are hosts, as [`super::domain`] takes them.
     pub domains: Vec<String>,
+    /// And names below which buckets are websites.
+    pub sites: Vec<String>,
     /// Days that the usage log is kept; None: there is none.
     pub usage_keep: Option<u64>,
     /// Keys of clients are taken without TLS, too.
@@ -66,6 +68,7 @@ impl Default for Settings {
             split_at: crate::index::SPLIT_AT,
             day: Duration::from_millis(crate::lifecycle::DAY),
             domains: Vec::new(),
+            sites: Vec::new(),
             usage_keep: None,
             plain_keys: false,
             masters: Masters::default(),
@@ -79,7 +82,7 @@ pub type Door = (Acceptor, Option<Certificate>);
 /// Serves until `stop` turns true.
 pub async fn serve<P: Pool>(
     (acceptor, certificate): Door,
-    (front, hosts, usage_keep): (Front<P>, Hosts, Option<u64>),
+    (front, [hosts, sites], usage_keep): (Front<P>, [Hosts; 2], Option<u64>),
     collector: Collector<P>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -97,7 +100,7 @@ pub async fn serve<P: Pool>(
     let collector = Arc::new(collector);
     let collecting = task::spawn_local(collect(collector.clone()));
     let expiring = task::spawn_local(end_terms(collector));
-    let entrance = Entrance::new(front, hosts);
+    let entrance = Entrance::new(front, hosts, sites);
     let stopped = stop.clone();
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {

@@ -106,6 +106,9 @@ pub struct Tuning {
     /// A name of the gateway below which buckets are hosts, BUCKET.NAME; can be given several times. Buckets in the path go on
     #[arg(long = "s3-domain", value_name = "NAME", value_parser = ::s3::domain)]
     pub domains: Vec<String>,
+    /// A name below which buckets are websites, BUCKET.NAME; can be given several times, and is none of --s3-domain
+    #[arg(long = "s3-website-domain", value_name = "NAME", value_parser = ::s3::domain)]
+    pub sites: Vec<String>,
     /// Certificate in PEM, with its chain; read again when it changes. With it S3 is served by TLS alone
     #[arg(long = "s3-cert", value_name = "FILE", requires = "key_file")]
     pub cert: Option<PathBuf>,

@@ -61,6 +61,7 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         split_at: args.tuning.split_at,
         day: Duration::from_secs(args.tuning.lifecycle_day),
         domains: args.tuning.domains.clone(),
+        sites: args.tuning.sites.clone(),
         usage_keep: args.tuning.usage_keep(),
         plain_keys: args.tuning.plain_keys,
         masters,
