@@ -4,7 +4,7 @@
 //! *stripes* under a *tag* (`data`); an *intent* names data that nobody refers to yet, *garbage* data that nobody refers to any more
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
-//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `seal` (encryption at rest) with `master`, `policy`, `cors`, `website` and `lifecycle` (what is allowed, what browsers get, and for how long), `classes` (which pool data are in), `index`, `data`, `history` (the versions of a key), `objects` with
+//! Rooms, from the bottom up: `rados` (what is asked of a pool), `place` with `record` (what is written), `seal` (encryption at rest) with `master`, `policy`, `cors`, `website` and `lifecycle` (what is allowed, what browsers get, and for how long), `classes` (which pool data are in), `index`, `data`, `history` (the versions of a key), `objects` with
 //! `multipart` and `moving`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), `usage` (what is written down of that), and the `front`, which alone knows of S3's requests.
 //!
 //! Not here: users of other systems (Keystone), Swift.
@@ -33,6 +33,7 @@ mod meters;
 mod moving;
 mod multipart;
 mod objects;
+mod place;
 mod policy;
 mod quota;
 mod rados;

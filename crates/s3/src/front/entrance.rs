@@ -181,6 +181,33 @@ impl<P: Pool> Entrance<P> {
         }))
     }
 
+    /// The answer of a website, of a form, or of the library.
+    async fn ask(
+        &self,
+        mut request: Request,
+        peer: Peer,
+        (noted, came): (&Noted, &Arc<AtomicU64>),
+    ) -> Result<HttpResponse, HttpError> {
+        if let Some(bucket) = self.site(&request) {
+            let asked = Browser::new(request.into_parts().0, bucket, peer.tls);
+            return self.front.browse(&asked, &self.service).await;
+        }
+        if is_form(&request) {
+            let bucket = self.bucket(&request);
+            let (parts, body) = request.into_parts();
+            let body = Paced::new(body, self.front.clock.clone()).counted(came);
+            let posted = self.front.post(parts, body, bucket, noted).await;
+            return posted.or_else(refused);
+        }
+        // A bucket in the host is signed as the path that it is the first of, with its slash.
+        if self.bucket_of_host(&request).is_none() {
+            let (method, uri) = (request.method(), request.uri());
+            let slashed = self.front.slashed(method, uri, request.headers()).await;
+            *request.uri_mut() = slashed.unwrap_or_else(|| request.uri().clone());
+        }
+        self.service.call(self.taken(request, came)).await
+    }
+
     async fn answer_to(
         &self,
         mut request: Request,
@@ -198,39 +225,7 @@ impl<P: Pool> Entrance<P> {
         let writes = !reads && request.method() != Method::HEAD;
         let brings = if writes { announced(request.headers()) } else { 0 };
         let asked = Asked::new(self.bucket(&request), request.method(), request.headers());
-        let site = self.site(&request);
-        let answer = match (site, is_form(&request)) {
-            (Some(bucket), _) => {
-                let (parts, _) = request.into_parts();
-                let asked = Browser {
-                    path: parts.uri.path().to_string(),
-                    method: parts.method,
-                    headers: parts.headers,
-                    extensions: parts.extensions,
-                    bucket,
-                    tls: peer.tls,
-                };
-                self.front.browse(&asked, &self.service).await
-            }
-            (None, true) => {
-                let bucket = self.bucket(&request);
-                let (parts, body) = request.into_parts();
-                let body = Paced::new(body, self.front.clock.clone()).counted(came);
-                let posted = self.front.post(parts, body, bucket, noted).await;
-                posted.or_else(refused)
-            }
-            (None, false) => {
-                // A bucket in the host is signed as the path that it is the first of, with its slash.
-                let in_path = self.bucket_of_host(&request).is_none();
-                if in_path {
-                    let (method, uri) = (request.method(), request.uri());
-                    let slashed = self.front.slashed(method, uri, request.headers()).await;
-                    *request.uri_mut() = slashed.unwrap_or_else(|| request.uri().clone());
-                }
-                self.service.call(self.taken(request, came)).await
-            }
-        };
-        let mut answer = answer?;
+        let mut answer = self.ask(request, peer, (noted, came)).await?;
         let sent = answer
             .headers()
             .get(CONTENT_LENGTH)

@@ -619,13 +619,7 @@ impl<P: Pool> Front<P> {
         self.check_attributes(&req, &known, of, &attributes)?;
         let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
         let bucket = &known.bucket;
-        let had = source.checksum.as_ref().filter(|_| source.parts == 0);
-        let algorithm = algorithm.or(had.map(|c| c.algorithm.clone()));
-        let announced = Announced {
-            md5: None,
-            checksum: algorithm.map(|a| (a, None)),
-            trails: false,
-        };
+        let announced = announced_of_copy(algorithm, source);
         self.limits.check(bucket, Amount::object(source.size)).await?;
         let body = self.sent(&from, 0, source.size).await?;
         let to = (bucket.id.as_str(), req.input.key.as_str());
@@ -655,6 +649,17 @@ impl<P: Pool> Front<P> {
         };
         describe_seal!(out, entry.sealed.as_ref());
         Ok(out)
+    }
+}
+
+/// A copy has a checksum by the algorithm that is asked for, or by its source's.
+fn announced_of_copy(asked: Option<String>, source: &Entry) -> Announced {
+    let had = source.checksum.as_ref().filter(|_| source.parts == 0);
+    let algorithm = asked.or(had.map(|c| c.algorithm.clone()));
+    Announced {
+        md5: None,
+        checksum: algorithm.map(|a| (a, None)),
+        trails: false,
     }
 }
 

@@ -12,6 +12,8 @@ use crate::policy::Action;
 use crate::rados::Pool;
 use crate::website::{Redirect, Route, Website};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION};
+use hyper::http::Extensions;
+use hyper::http::request::Parts;
 use hyper::{Method, StatusCode, Uri};
 use s3s::dto::{
     Condition, DeleteBucketWebsiteInput, ErrorDocument, GetBucketWebsiteInput, GetBucketWebsiteOutput,
@@ -225,15 +227,26 @@ fn own_path(key: &str) -> String {
 
 /// What a browser asks for.
 pub(super) struct Asked {
-    pub method: Method,
-    pub headers: HeaderMap,
-    pub extensions: hyper::http::Extensions,
-    pub path: String,
-    pub bucket: String,
-    pub tls: bool,
+    method: Method,
+    headers: HeaderMap,
+    extensions: Extensions,
+    path: String,
+    bucket: String,
+    tls: bool,
 }
 
 impl Asked {
+    pub fn new(parts: Parts, bucket: String, tls: bool) -> Self {
+        Self {
+            path: parts.uri.path().to_string(),
+            method: parts.method,
+            headers: parts.headers,
+            extensions: parts.extensions,
+            bucket,
+            tls,
+        }
+    }
+
     /// None: its path is not URL encoded.
     fn key(&self) -> Option<String> {
         path_decoded(self.path.strip_prefix('/').unwrap_or(&self.path))

@@ -1,7 +1,8 @@
 //! `skep s3 placement`: storage classes of objects. The words are radosgw-admin's.
 
 use super::args::PlacementCommand;
-use super::{connect, failed, show};
+use super::connect::{connect, failed};
+use crate::options::Format;
 use ::s3::{Admin, Class, DATA_POOL, Error as S3Error, STANDARD};
 use node::Error;
 use serde_json::{Map, Value, json};
@@ -48,21 +49,16 @@ pub async fn of_classes(command: &PlacementCommand) -> Result<(), Error> {
     let told = apply(&admin, command).await;
     client.shutdown().await;
     let told = told.map_err(failed)?;
-    match (how.format, told.as_object()) {
-        (crate::options::Format::Plain, Some(all)) => {
-            for (name, class) in all {
-                let withdrawn = if class["takes_new"] == json!(false) {
-                    "  takes nothing new"
-                } else {
-                    ""
-                };
-                println!(
-                    "{name:<20} {}{withdrawn}",
-                    class["data_pool"].as_str().unwrap_or_default()
-                );
-            }
+    if how.format == Format::Json {
+        println!("{told:#}");
+        return Ok(());
+    }
+    for (name, class) in told.as_object().into_iter().flatten() {
+        let pool = class["data_pool"].as_str().unwrap_or_default();
+        match class["takes_new"] == json!(true) {
+            true => println!("{name:<20} {pool}"),
+            false => println!("{name:<20} {pool}  takes nothing new"),
         }
-        _ => show(how, &told),
     }
     Ok(())
 }
