@@ -90,8 +90,7 @@ pub fn uncovered_name(query: &str) -> Option<String> {
     pairs(query).map(|(name, _)| name).find(|name| {
         // Clients' own, which nobody looks at.
         let own = name.starts_with("x-") && !name.starts_with("x-amz-");
-        let is = |n: &&str| *n == name;
-        let known = own || SIGNED.iter().chain(&OTHERS).any(|n| is(&n));
+        let known = own || SIGNED.iter().chain(&OTHERS).any(|n| n == name);
         !known || !seen.insert(name.clone())
     })
 }
