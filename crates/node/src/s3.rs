@@ -89,6 +89,7 @@ impl S3Role {
             split_at: self.options.split_at,
             day: self.options.day,
             domains: self.options.domains.clone(),
+            sites: self.options.sites.clone(),
             usage_keep: self.options.usage_keep,
             plain_keys: self.options.plain_keys,
             masters: match &self.options.master_keys {

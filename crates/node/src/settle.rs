@@ -74,6 +74,8 @@ pub struct S3Options {
     pub day: Duration,
     /// Names below which buckets are hosts.
     pub domains: Vec<String>,
+    /// Names below which buckets are websites.
+    pub sites: Vec<String>,
     /// Files with certificate and key. None: plain HTTP.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Days that the usage log is kept; None: there is none.

@@ -404,6 +404,17 @@ impl History {
         Ok(target.clone())
     }
 
+    /// Has a version refer to other data; what it referred to is collected. A lock holds the version, wherever its data are.
+    pub fn relocate(&mut self, which: Which, to: impl FnOnce(&mut Entry)) -> std::result::Result<(), Stop> {
+        let was = self.find(which)?.map(|(_, entry)| entry.clone());
+        let now = self.amend(which, |entry| {
+            to(entry);
+            Ok(())
+        })?;
+        self.gone.extend(was.filter(|was| was.data != now.data));
+        Ok(())
+    }
+
     /// Removes one version for good. `bypass`: a lock of governance does not hold it.
     pub fn remove(&mut self, which: Which, bypass: bool) -> std::result::Result<Deleted, Stop> {
         let Some((marker, entry)) = self.find(which)? else {

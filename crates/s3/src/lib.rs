@@ -4,8 +4,8 @@
 //! *stripes* under a *tag* (`data`); an *intent* names data that nobody refers to yet, *garbage* data that nobody refers to any more
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
-//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `seal` (encryption at rest) with `master`, `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `history` (the versions of a key), `objects` with
-//! `multipart`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), `usage` (what is written down of that), `container` and `subusers` (what Swift has beside), and the `front`, which alone knows of requests, S3's and Swift's.
+//! Rooms, from the bottom up: `rados` (what is asked of a pool), `place` with `record` (what is written), `seal` (encryption at rest) with `master`, `policy`, `cors`, `website` and `lifecycle` (what is allowed, what browsers get, and for how long), `classes` (which pool data are in), `index`, `data`, `history` (the versions of a key), `objects` with
+//! `multipart` and `moving`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), `usage` (what is written down of that), `container` and `subusers` (what Swift has beside), and the `front`, which alone knows of requests, S3's and Swift's.
 //!
 //! Not here: users of other systems (Keystone).
 
@@ -13,6 +13,7 @@ mod accounts;
 mod amount;
 mod buckets;
 mod check;
+mod classes;
 mod clock;
 mod container;
 mod cors;
@@ -30,9 +31,11 @@ mod index;
 mod lifecycle;
 mod master;
 mod meters;
+mod moving;
 mod multipart;
 mod names;
 mod objects;
+mod place;
 mod policy;
 mod quota;
 mod rados;
@@ -46,10 +49,12 @@ mod tests;
 mod usage;
 mod version;
 mod version_list;
+mod website;
 
 pub use accounts::{Key, User};
 pub use amount::{Amount, Count};
 pub use check::Report;
+pub use classes::{Class, STANDARD};
 pub use clock::Clock;
 pub use error::{Error, Result};
 #[cfg(feature = "testing")]

@@ -9,6 +9,7 @@ use crate::history::Versioning;
 use crate::lifecycle::{DAY, Rule};
 use crate::policy::Policy;
 use crate::version::Retention;
+use crate::website::Website;
 use denc::{Decode, Encode, Reader, Writer};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,6 +56,7 @@ pub struct Settings {
     pub lock: Option<ObjectLock>,
     /// What is put is sealed with a key of the gateway, unless the client brings one.
     pub encrypt: bool,
+    pub website: Option<Website>,
     /// What is set of it as a container of Swift.
     pub container: Option<Container>,
 }
@@ -117,7 +119,8 @@ const WITH_POLICY: u8 = 2;
 const WITH_LIFECYCLE: u8 = 3;
 const WITH_VERSIONING: u8 = 4;
 const WITH_ENCRYPTION: u8 = 5;
-const WITH_CONTAINER: u8 = 6;
+const WITH_WEBSITE: u8 = 6;
+const WITH_CONTAINER: u8 = 7;
 
 impl Encode for Settings {
     /// Under the first version that has all that is set.
@@ -126,6 +129,7 @@ impl Encode for Settings {
         let versions = self.versioning != Versioning::Off || self.lock.is_some();
         let version = match (self.lifecycle.is_empty(), rights) {
             _ if self.container.is_some() => WITH_CONTAINER,
+            _ if self.website.is_some() => WITH_WEBSITE,
             _ if self.encrypt => WITH_ENCRYPTION,
             _ if versions => WITH_VERSIONING,
             (false, _) => WITH_LIFECYCLE,
@@ -147,6 +151,9 @@ impl Encode for Settings {
             }
             if version >= WITH_ENCRYPTION {
                 w.bool(self.encrypt);
+            }
+            if version >= WITH_WEBSITE {
+                w.put(&self.website);
             }
             if version >= WITH_CONTAINER {
                 w.put(&self.container);
@@ -175,6 +182,9 @@ impl Decode for Settings {
             }
             if version >= WITH_ENCRYPTION {
                 settings.encrypt = r.bool()?;
+            }
+            if version >= WITH_WEBSITE {
+                settings.website = r.get()?;
             }
             if version >= WITH_CONTAINER {
                 settings.container = r.get()?;
@@ -285,6 +295,10 @@ mod tests {
             encrypt: true,
             ..Settings::default()
         };
+        let website = Settings {
+            website: Some(Website::default()),
+            ..both.clone()
+        };
         assert_eq!((first(&versions), first(&lock), first(&encrypt)), (4, 4, 5));
         let container = Settings {
             container: Some(Container {
@@ -294,9 +308,9 @@ mod tests {
             }),
             ..lock.clone()
         };
-        assert_eq!(first(&container), 6);
+        assert_eq!((first(&website), first(&container)), (6, 7));
         for settings in [
-            container, cors, policy, block, lifecycle, both, versions, lock, encrypt,
+            container, cors, policy, block, lifecycle, both, versions, lock, encrypt, website,
         ] {
             let bytes = settings.to_bytes();
             assert_eq!(bytes[0], bytes[1]);

@@ -38,7 +38,9 @@ mod swift;
 pub mod testing;
 mod texts;
 mod times;
+mod v2;
 mod version_ops;
+mod website_ops;
 
 pub use hosts::{Hosts, domain};
 pub use serve::{Door, Settings, serve};

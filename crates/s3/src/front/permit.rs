@@ -57,9 +57,9 @@ impl<'a> Ask<'a> {
         self
     }
 
-    /// A part of an upload, or its end: the ACL was judged when it was begun.
+    /// A part of an upload, or its end: ACL and storage class were judged when it was begun.
     pub fn of_upload(mut self) -> Self {
-        self.settled = &[Key::Acl];
+        self.settled = &[Key::Acl, Key::StorageClass];
         self
     }
 }

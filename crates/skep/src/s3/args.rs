@@ -36,10 +36,45 @@ pub enum S3Command {
     Quota(Quota),
     /// How much users and buckets may ask of each gateway in a minute
     Ratelimit(Ratelimit),
+    /// Storage classes, and the pools that their data are in
+    Placement(Placement),
     /// What was asked, by users, buckets, hours and operations: of gateways with --s3-usage-log
     Usage(Usage),
     /// Look whether what is written fits together; changes nothing, and gateways may go on. Fails where something does not
     Check(Check),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Placement {
+    #[command(subcommand)]
+    pub command: PlacementCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PlacementCommand {
+    /// Have a storage class, or one that was withdrawn take what is put again
+    Add {
+        /// In capitals, digits, _ and -; clients' libraries may know AWS's names alone, as STANDARD_IA and GLACIER
+        #[arg(long, value_name = "CLASS")]
+        storage_class: String,
+        /// A pool that is there, and has no other use; it stays the one of this class
+        #[arg(long, value_name = "POOL")]
+        data_pool: String,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Show them
+    Ls {
+        #[command(flatten)]
+        how: How,
+    },
+    /// Have a storage class take nothing new; what is in it stays, and is read as before
+    Rm {
+        #[arg(long, value_name = "CLASS")]
+        storage_class: String,
+        #[command(flatten)]
+        how: How,
+    },
 }
 
 #[derive(Debug, ClapArgs)]
@@ -73,6 +108,9 @@ pub struct Tuning {
     /// A name of the gateway below which buckets are hosts, BUCKET.NAME; can be given several times. Buckets in the path go on
     #[arg(long = "s3-domain", value_name = "NAME", value_parser = ::s3::domain)]
     pub domains: Vec<String>,
+    /// A name below which buckets are websites, BUCKET.NAME; can be given several times, and is none of --s3-domain
+    #[arg(long = "s3-website-domain", value_name = "NAME", value_parser = ::s3::domain)]
+    pub sites: Vec<String>,
     /// Certificate in PEM, with its chain; read again when it changes. With it S3 is served by TLS alone
     #[arg(long = "s3-cert", value_name = "FILE", requires = "key_file")]
     pub cert: Option<PathBuf>,

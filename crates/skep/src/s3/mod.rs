@@ -2,6 +2,7 @@
 
 pub mod args;
 mod connect;
+mod placement;
 mod quota;
 mod rate;
 mod show;
@@ -26,6 +27,7 @@ pub fn run(args: &args::S3) -> Result<(), Error> {
         S3Command::Bucket(bucket) => io::task::block_on(quota::of_buckets(&bucket.command)),
         S3Command::Quota(quota) => io::task::block_on(quota::of_quota(&quota.command)),
         S3Command::Ratelimit(rate) => io::task::block_on(rate::of_rate(&rate.command)),
+        S3Command::Placement(placement) => io::task::block_on(placement::of_classes(&placement.command)),
         S3Command::Usage(usage) => io::task::block_on(usage::of_usage(&usage.command)),
         S3Command::Check(check) => io::task::block_on(check_all(check)),
     };
@@ -62,6 +64,7 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         split_at: args.tuning.split_at,
         day: Duration::from_secs(args.tuning.lifecycle_day),
         domains: args.tuning.domains.clone(),
+        sites: args.tuning.sites.clone(),
         usage_keep: args.tuning.usage_keep(),
         plain_keys: args.tuning.plain_keys,
         masters,
