@@ -697,8 +697,11 @@ impl Session {
     }
 }
 
+/// An inode, its capability, and its size with its truncations.
+type Seen = (u64, CapStat, (u64, u32, u64));
+
 /// The inodes that an answer shows with a capability, and their sizes.
-fn seen(reply: &MClientReply) -> denc::Result<Vec<(u64, CapStat, (u64, u32, u64))>> {
+fn seen(reply: &MClientReply) -> denc::Result<Vec<Seen>> {
     let mut all = Vec::new();
     let mut note = |s: &InodeStat| {
         // What is in a snapshot is held by nobody.
