@@ -8,6 +8,7 @@ mod cluster;
 mod config;
 mod image;
 mod manual;
+mod mount;
 mod options;
 mod preflight;
 mod rbd_io;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         args::Command::Backup(a) => backup::run(a),
         args::Command::RbdIo(a) => rbd_io::run(a),
         args::Command::Tell(a) => tell::run(a),
+        args::Command::Mount(a) => mount::run(a),
         #[cfg(feature = "s3")]
         args::Command::S3(a) => s3::run(a),
         args::Command::Completion(a) => manual::completion(a),
