@@ -44,6 +44,7 @@ mod peers;
 mod placement;
 pub mod probe;
 mod pulse;
+mod qos;
 mod reaper;
 mod recovery;
 mod replies;

@@ -329,6 +329,7 @@ impl Osd {
         self.recover();
         self.scrub();
         self.bench_step();
+        self.qos_step();
         self.begin_merges();
     }
 
