@@ -273,7 +273,8 @@ async fn find(client: &Client, wanted: &Wanted) -> Found {
         Ok(open) => open.header().await.map(|header| (header, open.data_pool())),
         Err(e) => Err(e),
     };
-    let (header, data_pool) = header.map_err(|e| failed(e, format!("Image {}/{image} does not exist", place())))?;
+    let (header, data_pool) =
+        header.map_err(|e| failed(e, format!("Image {}/{image} does not exist", place())))?;
     if wanted.about == About::Task(Action::Flatten) && header.parent.is_none() {
         let why = format!("Image {}/{image} does not have a parent", place());
         return Err((Errno::ENOENT, format!("[errno 2] RBD image not found ({why})")));

@@ -8,7 +8,8 @@
 //! the kind can come. Tokens are taken before UNBLOCK is sent: whoever waited does not wait twice. Within one flow (a
 //! connection under the same limits, its reads or its writes) objects have their turns in order; flows take turns.
 //!
-//! Bounds: [`PER_SESSION_MAX`] records of a connection, [`RECORDS_MAX`] in all. Beyond them operations are let through, and charged: to
+//! Bounds: [`PER_SESSION_MAX`] records of a connection, [`RECORDS_MAX`] in all; [`NAMES_MAX`] bytes of names of a connection, and
+//! [`ALL_NAMES_MAX`] in all. Beyond them operations are let through, and charged: to
 //! refuse them would be an error to a client that did nothing wrong, and to read no more from the connection would hold up what is
 //! not limited.
 
@@ -22,6 +23,8 @@ use types::{Epoch, HObject, SPgId};
 /// As many operations as a stock client has in flight to all OSDs.
 pub const PER_SESSION_MAX: usize = 1024;
 pub const RECORDS_MAX: usize = 16_384;
+pub const NAMES_MAX: usize = 256 << 10;
+pub const ALL_NAMES_MAX: usize = 2 << 20;
 /// So much of what is held on one object goes at once, in the time that its tokens take: each operation that has to be sent
 /// again and again costs its data each time.
 const BATCH_SECONDS: f64 = 0.5;
@@ -102,10 +105,19 @@ pub struct Notice {
     pub object: HObject,
 }
 
+/// What one connection holds back.
+#[derive(Debug, Default)]
+struct OfSession {
+    objects: BTreeMap<HObject, u64>,
+    names: usize,
+}
+
 #[derive(Debug, Default)]
 pub struct Table {
     records: BTreeMap<u64, Record>,
-    by_object: BTreeMap<ConnId, BTreeMap<HObject, u64>>,
+    by_object: BTreeMap<ConnId, OfSession>,
+    /// Bytes of the names of all objects.
+    names: usize,
     flows: BTreeMap<Flow, VecDeque<u64>>,
     /// Flows that wait, in the order of their turns.
     turns: VecDeque<Flow>,
@@ -126,7 +138,7 @@ impl Table {
     }
 
     fn find(&self, conn: ConnId, object: &HObject) -> Option<u64> {
-        self.by_object.get(&conn)?.get(object).copied()
+        self.by_object.get(&conn)?.objects.get(object).copied()
     }
 
     pub fn arrive(&mut self, a: &Arrival<'_>, limits: &mut Limits, now: Duration) -> Verdict {
@@ -144,13 +156,12 @@ impl Table {
             limits.count(a.ids, |l| l.served += 1);
             return Verdict::Go;
         }
-        let of_session = self.by_object.get(&a.conn).map_or(0, BTreeMap::len);
         // A second record of an object whose tokens are being claimed would share its name.
         let known = self.find(a.conn, a.object);
         if let Some(id) = known {
             self.end(id, limits);
         }
-        if !a.can_be_held || of_session >= PER_SESSION_MAX || self.records.len() >= RECORDS_MAX {
+        if !a.can_be_held || !self.has_room(a) {
             limits.charge(a.ids, &a.cost);
             limits.count(a.ids, |l| {
                 l.served += 1;
@@ -190,13 +201,25 @@ impl Table {
         }
     }
 
+    fn has_room(&self, a: &Arrival<'_>) -> bool {
+        let of = self.by_object.get(&a.conn);
+        let (objects, names) = of.map_or((0, 0), |of| (of.objects.len(), of.names));
+        let name = name_bytes(a.object);
+        objects < PER_SESSION_MAX
+            && names + name <= NAMES_MAX
+            && self.records.len() < RECORDS_MAX
+            && self.names + name <= ALL_NAMES_MAX
+    }
+
     fn hold(&mut self, a: &Arrival<'_>, wait: Duration, now: Duration) -> u64 {
         self.last += 1;
         let id = self.last;
         // Nothing of the message that it came with.
         let object = owned(a.object);
         let of = self.by_object.entry(a.conn).or_default();
-        of.insert(object.clone(), id);
+        of.objects.insert(object.clone(), id);
+        of.names += name_bytes(&object);
+        self.names += name_bytes(&object);
         let record = Record {
             conn: a.conn,
             pg: a.pg,
@@ -341,8 +364,10 @@ impl Table {
             self.unqueue(record.flow(), id);
         }
         if let Some(of) = self.by_object.get_mut(&record.conn) {
-            of.remove(&record.object);
-            if of.is_empty() {
+            of.objects.remove(&record.object);
+            of.names -= name_bytes(&record.object);
+            self.names -= name_bytes(&record.object);
+            if of.objects.is_empty() {
                 self.by_object.remove(&record.conn);
             }
         }
@@ -358,7 +383,7 @@ impl Table {
         let Some(of) = self.by_object.get(&conn) else {
             return;
         };
-        for id in of.values().copied().collect::<Vec<_>>() {
+        for id in of.objects.values().copied().collect::<Vec<_>>() {
             self.end(id, limits);
         }
         self.turns.retain(|flow| self.flows.contains_key(flow));
@@ -422,6 +447,10 @@ impl Record {
             object: self.object.clone(),
         }
     }
+}
+
+fn name_bytes(object: &HObject) -> usize {
+    object.oid.len() + object.key.len() + object.nspace.len()
 }
 
 fn owned(object: &HObject) -> HObject {

@@ -2,7 +2,9 @@
 
 use super::bucket::Cost;
 use super::limits::{Ids, Limits, Place};
-use super::table::{Arrival, Era, Notice, PER_SESSION_MAX, RECORDS_MAX, Table, Verdict};
+use super::table::{
+    ALL_NAMES_MAX, Arrival, Era, NAMES_MAX, Notice, PER_SESSION_MAX, RECORDS_MAX, Table, Verdict,
+};
 use cluster::ImageKey;
 use cluster::qos::{Limits as Words, Subject};
 use net::ConnId;
@@ -396,6 +398,26 @@ fn records_are_bounded_and_beyond_them_operations_are_served_and_charged() {
     }
     assert!(b.table.is_empty() && b.after(10_000).is_empty());
     assert_eq!(b.table.next_timer(), None, "nothing is left of it");
+}
+
+#[test]
+fn long_names_are_bounded_too() {
+    let mut b = Bench::new(&ten());
+    b.send(1, "x");
+    let name = |i: usize| format!("{i:02000}");
+    for conn in 0..ALL_NAMES_MAX / NAMES_MAX {
+        for i in 0..NAMES_MAX / 2000 {
+            b.block(conn as u64, &name(i));
+        }
+        assert_eq!(b.send(conn as u64, &name(9999)), Verdict::Go);
+    }
+    let most = ALL_NAMES_MAX / 2000;
+    assert!(b.table.len() <= most, "{}", b.table.len());
+    for conn in 0..100 {
+        b.table.closed(ConnId(conn), &mut b.limits);
+    }
+    assert!(b.table.is_empty());
+    b.block(1, &name(1));
 }
 
 #[test]
