@@ -239,6 +239,7 @@ pub const ROOMS: &[Room] = &[
             "commands::checks",
             "commands::cluster",
             "commands::modules",
+            "commands::qos",
             "commands::table",
         ],
     ),

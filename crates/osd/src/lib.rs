@@ -24,6 +24,7 @@ mod fetches;
 mod health;
 mod images;
 mod lifeline;
+mod limiting;
 mod links;
 mod maps;
 mod measure;

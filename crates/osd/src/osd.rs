@@ -314,7 +314,7 @@ impl Osd {
             self.update_maps();
         }
         self.end_fenced(fenced);
-        self.heed_qos(true);
+        self.release_moved();
         self.hear_early();
         self.scan_for_leftovers();
         self.route_waiting();

@@ -191,7 +191,6 @@ pub async fn serve(
     osd.beating = Some(beating.map_err(Error::Pulse)?);
     osd.want_peers();
     osd.settle_slots();
-    osd.heed_qos(true);
     osd.store.engine.kick();
 
     let mut sources = Sources {

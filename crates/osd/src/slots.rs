@@ -37,6 +37,7 @@ impl Osd {
             self.settle_slot(pg, group);
         }
         self.share_memory();
+        self.heed_qos(true);
         moved
     }
 
