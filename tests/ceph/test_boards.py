@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 
 import pytest
 import yaml
@@ -20,6 +21,7 @@ from skeptest import boards
 from skeptest.cluster import unique
 from skeptest.mounts import make_volume, mounted
 from skeptest.run import end_group, popen, wait_until
+from skeptest.s3 import Server, admin
 from skeptest.skep import Skep, free_port
 
 pytestmark = pytest.mark.own
@@ -29,7 +31,6 @@ OWN_BOARDS, OWN_RULES = sorted(MONITORING.glob('*.json')), MONITORING / 'skep.ru
 
 # What names in an expression make it one that nothing here can answer.
 ABSENT = {
-    r'ceph_rgw_': 'no gateway runs here, and ours counts nothing under these names yet',
     r'ceph_data_sync_': 'zones of radosgw: gateways here have none',
     r'haproxy_': 'the proxy in front of gateways has an exporter of its own',
     r'ceph_bluefs_|ceph_bluestore_onode_': 'parts of BlueStore that this store does not have',
@@ -91,14 +92,37 @@ def rules(workdir):
     return out
 
 
+class ObjectLoad(threading.Thread):
+    """Puts and gets an object again and again."""
+
+    def __init__(self, skep, port):
+        super().__init__(daemon=True)
+        key = admin(skep, 'user', 'create', 'load')['keys'][0]
+        self.client = Server(port).client(type('Load', (), {'access': key['access_key'], 'secret': key['secret_key']}))
+        self.ended = threading.Event()
+
+    def run(self):
+        made = False
+        while not self.ended.wait(0.3):
+            try:
+                made = made or self.client.create_bucket(Bucket='load')
+                self.client.put_object(Bucket='load', Key='k', Body=b'x' * 10000)
+                self.client.get_object(Bucket='load', Key='k')['Body'].read()
+            except Exception:
+                # It may not serve yet, or not any more.
+                pass
+
+
 @pytest.fixture(scope='module')
 def watched(workdir, rules):
-    """A cluster under load (writes and reads of an image whose pool compresses), and what scrapes it."""
-    port = free_port()
-    skep = Skep(workdir / unique('watched'), options=['--metrics-port', port])
-    load = None
+    """A cluster under load (writes and reads of an image whose pool compresses, and of an object), and what scrapes it."""
+    port, s3_port = free_port(), free_port()
+    skep = Skep(workdir / unique('watched'), options=['--metrics-port', port, '--s3', '--s3-listen', '127.0.0.1:%d' % s3_port])
+    load = objects = None
     try:
         skep.start()
+        objects = ObjectLoad(skep, s3_port)
+        objects.start()
         pool = skep.make_pool('rbd', name='disks')
         skep.ceph('osd', 'pool', 'set', pool, 'compression_mode', 'force')
         make_volume(skep, 'files')
@@ -113,6 +137,8 @@ def watched(workdir, rules):
         if load:
             end_group(load)
             load.wait(60)
+        if objects:
+            objects.ended.set()
         skep.kill()
         shutil.rmtree(skep.data, ignore_errors=True)
 

@@ -8,6 +8,7 @@ import pytest
 
 from skeptest.hosts import Etcd
 from skeptest.run import popen, run, wait_until
+from skeptest.skep import find_binary
 
 pytestmark = pytest.mark.own
 PREFIX = 'shop'
@@ -107,7 +108,7 @@ def test_user_and_password_over_tls(etcd, pki, tmp_path):
 
     def refused(why, *options):
         """At once, in words, and nothing was made."""
-        command = [a.argv()[4], 'up', '--data', a.data, '--bind', a.ip, '--host', 'h1', '--create', *options]
+        command = [find_binary(), 'up', '--data', a.data, '--bind', a.ip, '--host', 'h1', '--create', *options]
         r = run(['timeout', '30', *a.argv(command)], check='fails')
         assert r.returncode != 124 and why in r.err and not (a.data / 'skep.toml').exists(), (why, r.returncode, r.err)
     secret = ['--etcd-user', 'skep', '--etcd-password-file']
@@ -124,7 +125,7 @@ def test_user_and_password_over_tls(etcd, pki, tmp_path):
     conf.write_text('etcd = ["%s"]\netcd-prefix = "%s"\netcd-cacert = "%s"\netcd-user = "skep"\netcd-password-file = "%s"\n'
                     'bind = "%s"\nhost = "h2"\njoin = true\nosds = 1\n' % (etcd.url, PREFIX, pki / 'ca.pem', password, b.ip))
     plain = b.argv
-    b.argv = lambda command=None: plain(command or [a.argv()[4], 'up', '--data', b.data, '--config', conf])
+    b.argv = lambda command=None: plain(command or [find_binary(), 'up', '--data', b.data, '--config', conf])
     b.start(60)
     works(a, b)
     assert password.read_text().strip() not in (a.data / 'skep.toml').read_text()

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from skeptest.cluster import Cluster
-from skeptest.hosts import CLIENT
+from skeptest.hosts import CLIENT, within
 from skeptest.mounts import make_volume, mounted
 from skeptest.run import popen, wait_until
 
@@ -22,7 +22,7 @@ class OnClient(Cluster):
         self.netns = hosts.namespace(CLIENT)
 
     def popen(self, *argv, **kw):
-        return popen(['nsenter', '--net=/run/netns/' + self.netns, *argv], env=self.env(), **kw)
+        return popen(within(self.netns, *argv), env=self.env(), **kw)
 
 
 def info(host, fs):

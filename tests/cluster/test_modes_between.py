@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from skeptest.cluster import unique
-from skeptest.hosts import SWITCH
+from skeptest.hosts import SWITCH, within
 from skeptest.run import popen
 
 pytestmark = pytest.mark.own
@@ -30,7 +30,7 @@ print(seen, flush=True)
 def in_clear(group, host, pool):
     """Writes an object of two copies that says one thing over and over, and counts the packets on another host's cable that say it."""
     what = unique('said-in-clear')
-    argv = ['ip', 'netns', 'exec', group.namespace(SWITCH), sys.executable, '-c', TAP, group[1].name, what]
+    argv = within(group.namespace(SWITCH), sys.executable, '-c', TAP, group[1].name, what)
     tap = popen(argv, stdin=-1, stdout=-1, text=True)
     try:
         assert tap.stdout.readline() == 'listening\n'

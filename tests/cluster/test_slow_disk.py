@@ -9,6 +9,7 @@ import pytest
 
 from skeptest.load import Load
 from skeptest.run import run, wait_until
+from skeptest.skep import find_binary
 
 pytestmark = pytest.mark.own
 
@@ -50,7 +51,8 @@ def slow_disk(tmp_path):
             if command is not None:
                 return plain(command)
             words = plain()
-            return words[:4] + ['env', 'LD_PRELOAD=%s' % (tmp_path / 'slow.so'), 'SLOW_DISK=%s' % flag] + words[4:]
+            program = words.index(find_binary())
+            return [*words[:program], 'env', 'LD_PRELOAD=%s' % (tmp_path / 'slow.so'), 'SLOW_DISK=%s' % flag, *words[program:]]
         host.argv = argv
         return flag
     return prepare

@@ -135,10 +135,11 @@ def test_slow_readers_many_pgs_and_a_crowd_in_a_cgroup(skep, cgroup):
     many, pool = skep.make_pool(pg_num=PGS), skep.make_pool(pg_num=32)
     reader = server.login(server.entity('client.' + unique('reader'), mon='allow r', osd='allow r'))
     box = server.pool(pool)
-    large = [unique('large').encode() for _ in range(12)]
+    some = [unique('large').encode() for _ in range(40 * OSDS)]
+    large = [n for osd in range(OSDS) for n in [n for n in some if box.place(n)[2] == osd][:4]]
+    assert len(large) == 4 * OSDS, 'an OSD has none of them'
     for name in large:
         skep.rados(pool, 'put', name.decode(), '-', stdin=os.urandom(4 * MIB))
-    assert {box.place(n)[2] for n in large} == set(range(OSDS)), 'an OSD has none of them'
     skep.rados(many, 'bench', '4', 'write', '-b', '4096', '-t', '64', '--no-cleanup', timeout=60)
     with Neighbour(skep, many) as neighbour:
         crowd = crowd_of(server, reader)

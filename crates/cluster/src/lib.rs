@@ -11,6 +11,7 @@
 //!
 //! Not here: I/O, clocks, threads; the store, its leases and the commit itself (`metastore`); who may decide what (`mon`).
 
+pub mod alarms;
 pub mod backups;
 pub mod boot;
 pub mod broken;

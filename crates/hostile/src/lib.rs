@@ -18,6 +18,7 @@ mod legacy;
 mod maps;
 mod messages;
 mod mutate;
+mod objects;
 pub mod seeds;
 mod take;
 
@@ -27,6 +28,7 @@ pub use legacy::legacy;
 pub use maps::maps;
 pub use messages::messages;
 pub use mutate::Mutator;
+pub use objects::objects;
 
 pub struct Target {
     pub name: &'static str,
@@ -75,5 +77,12 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::classes,
         good_min: 50,
         rounds: 100,
+    },
+    Target {
+        name: "objects",
+        run: objects,
+        seeds: objects::seeds,
+        good_min: 12,
+        rounds: 1600,
     },
 ];

@@ -64,3 +64,8 @@ fn maps() {
 fn classes() {
     run("classes");
 }
+
+#[test]
+fn objects() {
+    run("objects");
+}

@@ -52,6 +52,7 @@ pub const LAYERS: &[Layer] = &[
     layer(4, "cephfs", &["client"]),
     layer(4, "s3", &["client"]),
     layer(4, "webconsole", &["client", "rbd"]),
+    layer(4, "alarms", &[]),
     layer(4, "rbd_support", &["client", "rbd"]),
     layer(4, "backup", &["client", "rbd"]),
     layer(4, "volumes", &["client", "cephfs", "rbd_support"]),
@@ -83,7 +84,7 @@ const fn library(name: &'static str, users: &'static [&'static str]) -> Library 
 /// Libraries that do I/O, read clocks, start threads or hold state. A library that is not here is plain
 /// computation, and any crate may use it. Development dependencies are not looked at.
 pub const LIBRARIES: &[Library] = &[
-    library("aws-lc-rs", &["auth", "msgr", "io", "backup", "skep"]),
+    library("aws-lc-rs", &["auth", "msgr", "io", "backup", "s3", "skep"]),
     library("clap", &["skep"]),
     library("clap_complete", &["skep"]),
     library("clap_mangen", &["skep"]),
@@ -91,11 +92,13 @@ pub const LIBRARIES: &[Library] = &[
     library("hyper", &["net", "node", "s3", "webconsole"]),
     library("hyper-util", &["net"]),
     library("indicatif", &["skep"]),
+    library("lettre", &["alarms"]),
     library("libc", &["io", "io-sim"]),
     library("rcgen", &["webconsole"]),
     library("redb", &["metastore", "store"]),
     library("rustix", &["io"]),
     library("rustls", &["net"]),
+    library("rustls-native-certs", &["net"]),
     library("s3s", &["s3"]),
     library("sd-notify", &["skep"]),
     library("signal-hook", &["io", "skep"]),

@@ -44,6 +44,11 @@ impl Registry {
         table
     }
 
+    /// The loggers for which this holds are gone, with what they counted.
+    pub fn remove(&self, which: impl Fn(&str) -> bool) {
+        self.lock().retain(|(name, _)| !which(name));
+    }
+
     /// The tables, in the order of their names.
     pub fn tables(&self) -> Vec<(String, Arc<dyn Table>)> {
         self.lock().clone()

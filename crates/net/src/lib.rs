@@ -11,7 +11,7 @@
 //! stops when it is used up (`budget`); output that peers do not take has the same (`outputs`). Whoever holds what others wait
 //! for, and does not go on, is ended with a log line. So are connections bounded in number (`places`).
 //!
-//! Beside that, [`http`] is what hyper needs of us, and [`tls`] what those show who serve HTTPS.
+//! Beside that, [`http`] is what hyper needs of us, [`tls`] what those show who serve HTTPS, and [`post`] calls others' webhooks.
 //!
 //! Not here: what messages mean, retries, timers of sessions.
 
@@ -29,6 +29,7 @@ mod lifelines;
 mod lossless;
 mod outputs;
 mod places;
+pub mod post;
 mod server;
 pub mod tls;
 mod write;

@@ -1,8 +1,8 @@
 //! `/metrics` over HTTP: the cluster's figures where this process has the active manager, and what the daemons of this process
 //! count, in Prometheus' text format, or asked by `?format=influx` as line protocol.
 //!
-//! It listens on the loopback address alone: whoever shall see it from elsewhere puts a proxy before it. Only GET of `/metrics`
-//! and `/` is answered.
+//! A node's listens on the loopback address alone: whoever shall see it from elsewhere puts a proxy before it. A gateway's that runs by itself
+//! listens where it is told. Only GET of `/metrics` and `/` is answered.
 //!
 //! Bounds: [`CONNECTIONS_MAX`] connections, each for one request, [`REQUEST_MAX`] long and with a head of [`HEAD_BYTES`].
 
@@ -15,10 +15,11 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use io::socket::{Acceptor, Listener, Stream};
 use io::task;
-use metrics::{Kind, Value};
+use metrics::{Kind, Registry, Value};
 use net::http::Wire;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,10 @@ const REQUEST_MAX: Duration = Duration::from_secs(10);
 const HEAD_BYTES: usize = 16 << 10;
 /// After an error of accepting, such as that of too many open files.
 const PAUSE: Duration = Duration::from_secs(1);
+/// What roles and loggers of gateways begin with, before their name, that of an operation, and that of a bucket.
+const GATEWAY: &str = "s3.";
+const OPERATION: &str = "s3_operation.";
+const BUCKET: &str = "s3_bucket.";
 /// Loggers whose figures Ceph's boards look at.
 const LOGGERS: [&str; 7] = [
     "osd",
@@ -50,6 +55,15 @@ pub(crate) fn start(port: u16, access: Option<MonitorAccess>, registries: Regist
         Ok(acceptor) => drop(task::spawn_local(serve(acceptor, access, registries))),
         Err(e) => tracing::warn!("no /metrics: {addr} cannot be listened on: {e}"),
     }
+}
+
+/// The same for a gateway of this name that runs by itself: what it counts. An address that cannot be listened on is an error.
+pub fn start_of_gateway(addr: SocketAddr, name: &str, registry: &Registry) -> std::io::Result<()> {
+    let acceptor = Listener::bind(addr).and_then(Listener::start)?;
+    let registries = Registries::default();
+    registries.show(&format!("{GATEWAY}{name}"), registry.clone());
+    drop(task::spawn_local(serve(acceptor, None, registries)));
+    Ok(())
 }
 
 async fn serve(acceptor: Acceptor, access: Option<MonitorAccess>, registries: Registries) {
@@ -137,35 +151,93 @@ fn page(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     out
 }
 
+/// How a label's text stands within quotes.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+/// What a logger's families begin with, and their labels; None: they are not shown. Gateways' are labelled as Ceph's module does: by an instance
+/// whose daemon `ceph_rgw_metadata` tells.
+fn place(daemon: &str, logger: &str) -> Option<(String, String)> {
+    let label = |name: &str, text: &str| format!("{name}=\"{}\"", escaped(text));
+    if let Some(name) = daemon.strip_prefix(GATEWAY) {
+        let instance = label("instance_id", name);
+        return match (logger.strip_prefix(OPERATION), logger.strip_prefix(BUCKET)) {
+            (Some(of), _) => Some((
+                "skep_s3_operation".into(),
+                format!("{instance},{}", label("operation", of)),
+            )),
+            (_, Some(of)) => Some((
+                "skep_s3_bucket".into(),
+                format!("{instance},{}", label("bucket", of)),
+            )),
+            _ => (logger == "rgw").then(|| ("rgw".into(), instance)),
+        };
+    }
+    let shown = LOGGERS.contains(&logger);
+    shown.then(|| (logger.to_string(), label("ceph_daemon", daemon)))
+}
+
+/// Families by name: their kind, and their lines.
+#[derive(Default)]
+struct Page(BTreeMap<String, (&'static str, String)>);
+
+impl Page {
+    fn put(&mut self, name: &str, kind: &'static str, labels: &str, value: impl Display) {
+        let name = format!("ceph_{name}");
+        let lines = &mut self.0.entry(name.clone()).or_insert((kind, String::new())).1;
+        lines.push_str(&format!("{name}{{{labels}}} {value}\n"));
+    }
+
+    fn text(self) -> String {
+        let family = |(name, (kind, lines))| format!("# TYPE {name} {kind}\n{lines}");
+        self.0.into_iter().map(family).collect()
+    }
+}
+
 /// What the daemons of this process count. Times are in seconds.
 fn counted(registries: &Registries) -> String {
-    let mut all: BTreeMap<String, (&str, String)> = BTreeMap::new();
+    let mut page = Page::default();
     for (daemon, registry) in registries.all() {
         registry.visit(&mut |logger, spec, value| {
-            let name = format!("{logger}_{}", spec.name);
-            if !LOGGERS.contains(&logger) || OF_CLUSTER.contains(&name.as_str()) {
+            let Some((family, labels)) = place(&daemon, logger) else {
+                return;
+            };
+            let name = format!("{family}_{}", spec.name);
+            if OF_CLUSTER.contains(&name.as_str()) {
                 return;
             }
-            let mut put = |suffix: &str, kind: &'static str, value: String| {
-                let name = format!("ceph_{name}{suffix}");
-                let lines = &mut all.entry(name.clone()).or_insert((kind, String::new())).1;
-                lines.push_str(&format!("{name}{{ceph_daemon=\"{daemon}\"}} {value}\n"));
+            let mut pair = |count: u64, sum: String| {
+                page.put(&format!("{name}_sum"), "counter", &labels, sum);
+                page.put(&format!("{name}_count"), "counter", &labels, count);
             };
             match value {
-                Value::Number(n) if spec.kind == Kind::Gauge => put("", "gauge", n.to_string()),
-                Value::Number(n) => put("", "counter", n.to_string()),
-                Value::Time { count, sum } => {
-                    put("_sum", "counter", sum.as_secs_f64().to_string());
-                    put("_count", "counter", count.to_string());
-                }
-                Value::Sum { count, sum } => {
-                    put("_sum", "counter", sum.to_string());
-                    put("_count", "counter", count.to_string());
-                }
+                Value::Number(n) if spec.kind == Kind::Gauge => page.put(&name, "gauge", &labels, n),
+                Value::Number(n) => page.put(&name, "counter", &labels, n),
+                Value::Time { count, sum } => pair(count, sum.as_secs_f64().to_string()),
+                Value::Sum { count, sum } => pair(count, sum.to_string()),
                 Value::Histogram(_) => {}
             }
         });
+        if let Some(name) = daemon.strip_prefix(GATEWAY)
+            && registry.tables().iter().any(|(logger, _)| logger == "rgw")
+        {
+            page.put("rgw_metadata", "gauge", &of_gateway(name), 1);
+        }
     }
-    let family = |(name, (kind, lines)): (String, (&str, String))| format!("# TYPE {name} {kind}\n{lines}");
-    all.into_iter().map(family).collect()
+    page.text()
+}
+
+/// Labels of what is told of a gateway.
+fn of_gateway(name: &str) -> String {
+    let labels = [
+        ("ceph_daemon", format!("rgw.{name}")),
+        ("hostname", io::files::hostname()),
+        ("ceph_version", types::release::VERSION_TEXT.to_string()),
+        ("instance_id", name.to_string()),
+    ];
+    let labels = labels.map(|(label, text)| format!("{label}=\"{}\"", escaped(&text)));
+    labels.join(",")
 }

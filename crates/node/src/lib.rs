@@ -4,6 +4,7 @@
 //! Not here: the command line (`skep`), the roles themselves (`mon`, `osd`).
 
 pub mod admin;
+mod alarms;
 mod clients;
 #[cfg(feature = "console")]
 mod console;
@@ -30,6 +31,7 @@ mod supervise;
 
 pub use datadir::{AuthMode, DataDir, EtcdSettings, FORMAT, KeepFree, OsdSlot, Settings};
 pub use error::Error;
+pub use exporter::start_of_gateway as show_metrics_of_gateway;
 pub use kinds::role_names;
 pub use move_state::{Moved, move_to_etcd};
 pub use node::{Node, watch_this_thread};

@@ -38,15 +38,20 @@ pub(crate) fn msgr1(plan: &Plan<'_>) -> Option<net::Msgr1> {
     plan.settings.msgr1_port().map(|port| net::Msgr1 { port, first })
 }
 
+/// The name of the manager front.
+pub(crate) fn mgr_name(settings: &Settings) -> String {
+    match settings.etcd {
+        Some(_) => settings.mon_name(),
+        None => "x".into(),
+    }
+}
+
 fn config(plan: &Plan<'_>) -> mon::MonConfig {
     let (settings, cluster, platform) = (plan.settings, plan.cluster, plan.platform);
     let name = settings.mon_name();
     mon::MonConfig {
         registry: plan.registries.of(&format!("mon.{name}")),
-        mgr_name: match settings.etcd {
-            Some(_) => name.clone(),
-            None => "x".into(),
-        },
+        mgr_name: mgr_name(settings),
         name,
         addr: addr(settings),
         mgr_bind: SocketAddr::new(settings.bind, 0),

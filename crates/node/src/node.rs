@@ -141,6 +141,10 @@ impl Node {
             let monitor = node.settings.runs(MON).then(|| access.clone());
             exporter::start(options.metrics_port, monitor, registries.clone());
         }
+        if node.settings.runs(MON) {
+            let (clock, mgr_name) = (platform.clock.clone(), monitor::mgr_name(&node.settings));
+            crate::alarms::start(access.clone(), node.cluster.clone(), clock, mgr_name);
+        }
         node.open_admin_socket(access, audit, registries)?;
         Ok(node)
     }

@@ -75,6 +75,12 @@ impl Registries {
         all.entry(role.to_string()).or_default().clone()
     }
 
+    /// A registry that was made elsewhere, under this name.
+    pub fn show(&self, role: &str, registry: Registry) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(role.to_string(), registry);
+    }
+
     /// The sum of one number over all roles.
     pub fn sum(&self, logger: &str, counter: &str) -> u64 {
         let mut sum = 0;

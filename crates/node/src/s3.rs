@@ -3,13 +3,14 @@
 use crate::role::{Plan, Role, Running};
 use crate::settle::S3Options;
 use crate::{AuthMode, Error, Settings, monitor};
-use ::s3::{Gateway, Settings as GatewaySettings};
+use ::s3::{Gateway, Masters, Settings as GatewaySettings};
 use auth::{Context, CryptoKey};
 use client::{Client, Conf};
 use io::group::Group;
 use io::socket::Listener;
 use io::task;
 use metastore::ClusterHandle;
+use metrics::Registry;
 use net::tls::Certificate;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -27,14 +28,17 @@ struct S3Role {
     settings: Settings,
     cluster: ClusterHandle,
     platform: crate::platform::Platform,
+    registry: Registry,
 }
 
 pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
     let Some(options) = plan.options.s3.clone() else {
         return Ok(Vec::new());
     };
+    let name = format!("s3.{}", plan.settings.mon_name());
     Ok(vec![Box::new(S3Role {
-        name: format!("s3.{}", plan.settings.mon_name()),
+        registry: plan.registries.of(&name),
+        name,
         options,
         settings: plan.settings.clone(),
         cluster: plan.cluster.clone(),
@@ -85,11 +89,17 @@ impl S3Role {
             split_at: self.options.split_at,
             day: self.options.day,
             domains: self.options.domains.clone(),
+            usage_keep: self.options.usage_keep,
+            plain_keys: self.options.plain_keys,
+            masters: match &self.options.master_keys {
+                None => Masters::default(),
+                Some(file) => Masters::open(file).await?,
+            },
         };
         let client = Client::connect(self.conf().await?)
             .await
             .map_err(|e| e.to_string())?;
-        match Gateway::open(&client, &settings).await {
+        match Gateway::open(&client, &settings, &self.registry).await {
             Ok(gateway) => Ok((client, gateway)),
             Err(e) => {
                 client.shutdown().await;

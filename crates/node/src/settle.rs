@@ -76,6 +76,12 @@ pub struct S3Options {
     pub domains: Vec<String>,
     /// Files with certificate and key. None: plain HTTP.
     pub tls: Option<(PathBuf, PathBuf)>,
+    /// Days that the usage log is kept; None: there is none.
+    pub usage_keep: Option<u64>,
+    /// Keys of clients are taken without TLS, too.
+    pub plain_keys: bool,
+    /// File with keys of the gateway's own.
+    pub master_keys: Option<PathBuf>,
 }
 
 /// Whether messenger v1 is spoken, too, as somebody wants it.

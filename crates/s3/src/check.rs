@@ -5,14 +5,15 @@ use crate::buckets::{Bucket, Buckets};
 use crate::objects::Objects;
 use crate::rados::{Look, PAGE, Pool, Span};
 use crate::record::{
-    Data, Entry, Garbage, Intent, Older, Part, STRIPE, Upload, entry_row, escape, head_row, key_of, older_of,
-    older_prefix, unescape,
+    Data, Entry, Garbage, Intent, Older, Part, Piece, STRIPE, Upload, entry_row, escape, head_row, key_of,
+    older_of, older_prefix, unescape,
 };
 use crate::version::{Head, Order};
 use crate::{Error, Result};
 use bytes::Bytes;
 use denc::Decode;
 use std::collections::BTreeSet;
+use std::future::Future;
 
 /// Problems that are told; others are counted.
 const TOLD_MAX: usize = 1000;
@@ -124,7 +125,7 @@ impl<P: Pool> Check<P> {
                 let entry = Entry::from_bytes(value)?;
                 report.objects += 1;
                 report.bytes += entry.size;
-                self.data((name, id), row, value, entry.data, entry.size, report)
+                self.data((name, id), row, value, self.has_entry(&entry), report)
                     .await
             }
             Some(b'v') => {
@@ -139,8 +140,8 @@ impl<P: Pool> Check<P> {
                     self.key((name, id), &key, report).await?;
                     *last = key;
                 }
-                let (data, size) = (older.entry.data, older.entry.size);
-                self.data((name, id), row, value, data, size, report).await
+                let whole = self.has_entry(&older.entry);
+                self.data((name, id), row, value, whole, report).await
             }
             Some(b'h') => {
                 Head::from_bytes(value)?;
@@ -154,8 +155,8 @@ impl<P: Pool> Check<P> {
             Some(b'p') => {
                 let part = Part::from_bytes(value)?;
                 report.bytes += part.size;
-                self.data((name, id), row, value, part.data, part.size, report)
-                    .await
+                let whole = self.has_part(part.data, part.size);
+                self.data((name, id), row, value, whole, report).await
             }
             Some(b'i') => Ok(Intent::from_bytes(value).map(drop)?),
             _ => Ok(Garbage::from_bytes(value).map(drop)?),
@@ -168,11 +169,10 @@ impl<P: Pool> Check<P> {
         (name, id): (&str, &str),
         row: &Bytes,
         value: &Bytes,
-        data: Data,
-        size: u64,
+        whole: impl Future<Output = Result<()>>,
         report: &mut Report,
     ) -> Result<()> {
-        let Err(e) = self.has_all(data, size).await else {
+        let Err(e) = whole.await else {
             return Ok(());
         };
         // It may have been removed meanwhile.
@@ -185,13 +185,24 @@ impl<P: Pool> Check<P> {
         Ok(())
     }
 
-    async fn has_all(&self, data: Data, size: u64) -> Result<()> {
+    async fn has_entry(&self, entry: &Entry) -> Result<()> {
+        let pieces = self.objects.data.pieces_of(entry).await?;
+        self.has_all(pieces, entry.size, entry.sealed.is_some()).await
+    }
+
+    /// Whether its data are sealed its upload says; what is sealed is longer.
+    async fn has_part(&self, data: Data, size: u64) -> Result<()> {
+        let pieces = self.objects.data.pieces(data, size).await?;
+        self.has_all(pieces, size, false).await
+    }
+
+    async fn has_all(&self, pieces: Vec<Piece>, size: u64, sealed: bool) -> Result<()> {
         let mut total = 0;
-        for piece in self.objects.data.pieces(data, size).await? {
+        for piece in pieces {
             total += piece.size;
             for stripe in 0..piece.size.div_ceil(STRIPE) {
                 let end = (piece.size - stripe * STRIPE).min(STRIPE);
-                self.objects.data.probe(piece.tag, stripe, end).await?;
+                self.objects.data.probe(piece.tag, stripe, end, sealed).await?;
             }
         }
         match total == size {

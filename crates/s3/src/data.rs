@@ -4,12 +4,16 @@
 //! makes an entry refer to the data takes that row away. So data that nobody refers to is always named by a row, and whoever
 //! collects it takes the row first: a writer that was given up finds that it cannot commit any more.
 //!
-//! Bounds: an upload holds at most two stripes, all together [`ROOM`] bytes; a download three
+//! What is to be encrypted is sealed stripe by stripe (`seal`), and opened chunk by chunk: sizes are those of what is read, everywhere but in the data pool.
+//!
+//! Bounds: an upload holds at most two stripes (three, if it is sealed), all together [`ROOM`] bytes; a download three
 //! times [`CHUNK`], all together [`SEND_ROOM`]. Who finds no room waits [`ROOM_WITHIN`].
 
 use crate::index::{Index, Verdict};
+use crate::meters::{RgwPerf, Waiting};
 use crate::rados::{Change, Pool};
-use crate::record::{Data, Garbage, Intent, Manifest, Piece, STRIPE, Tag, garbage_row, intent_row};
+use crate::record::{Data, Entry, Garbage, Intent, Manifest, Piece, STRIPE, Tag, garbage_row, intent_row};
+use crate::seal::{self, DataKey, Key};
 use crate::{Clock, Error, Result};
 use bytes::{Bytes, BytesMut};
 use denc::{Decode, Encode};
@@ -33,6 +37,8 @@ const ROOM_UNIT: u64 = 64 << 10;
 const ROOM_WITHIN: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 30_000 });
 /// What a download reads at once.
 pub const CHUNK: u64 = 1 << 20;
+/// Chunks of a stripe that are sealed each.
+const CHUNKS: u64 = STRIPE / seal::CHUNK;
 /// An intent holds so long (milliseconds), and is renewed when half of that is over.
 pub const INTENT_MS: u64 = 20 * 60 * 1000;
 /// Stripes that are not there in a row, after which there are no more: more than a writer has under way.
@@ -70,6 +76,9 @@ pub struct Stored {
     pub data: Data,
     /// None where there is no data.
     pub claim: Option<Claim>,
+    /// What its data are sealed with.
+    key: Option<Key>,
+    data_key: Option<DataKey>,
     _room: OwnedSemaphorePermit,
 }
 
@@ -79,6 +88,8 @@ pub struct DataStore<P> {
     clock: Clock,
     room: Arc<Semaphore>,
     send_room: Arc<Semaphore>,
+    /// Where those are counted who wait for room.
+    perf: Arc<RgwPerf>,
 }
 
 impl<P: Clone> Clone for DataStore<P> {
@@ -89,6 +100,7 @@ impl<P: Clone> Clone for DataStore<P> {
             clock: self.clock.clone(),
             room: self.room.clone(),
             send_room: self.send_room.clone(),
+            perf: self.perf.clone(),
         }
     }
 }
@@ -119,15 +131,34 @@ impl<P: Pool> DataStore<P> {
             clock,
             room: Arc::new(Semaphore::new((ROOM / ROOM_UNIT) as usize)),
             send_room: Arc::new(Semaphore::new((SEND_ROOM / CHUNK) as usize)),
+            perf: Arc::default(),
         }
     }
 
-    /// Takes the whole body in. `length`: what was announced, for the memory that it takes, and which it must have; more than `max`
+    /// The same, which counts there.
+    pub fn counted(mut self, perf: &Arc<RgwPerf>) -> Self {
+        self.perf = perf.clone();
+        self
+    }
+
+    async fn room_of(&self, room: &Arc<Semaphore>, units: u32) -> Result<OwnedSemaphorePermit> {
+        let waiting = Waiting::new(&self.perf);
+        let found = task::timeout(ROOM_WITHIN, room.clone().acquire_many_owned(units)).await;
+        drop(waiting);
+        match found {
+            Ok(room) => room.map_err(|_| Error::Busy("the gateway is stopping")),
+            Err(_) => Err(Error::Busy(
+                "the gateway has all the transfers that it has memory for",
+            )),
+        }
+    }
+
+    /// Takes the whole body in, and seals it, if there is a key. `length`: what was announced, for the memory that it takes, and which it must have; more than `max`
     /// is refused. After an error nothing is left but what will be collected.
     pub async fn take(
         &self,
         to: (&str, &str),
-        mut body: Body<'_>,
+        (mut body, key): (Body<'_>, Option<Key>),
         length: Option<u64>,
         max: u64,
         digests: &mut dyn Digests,
@@ -135,14 +166,17 @@ impl<P: Pool> DataStore<P> {
         if length.is_some_and(|n| n > max) {
             return Err(Error::TooLarge("the object is larger than is allowed"));
         }
-        let units = (length.unwrap_or(STRIPE).min(STRIPE) * 2)
+        let stripes = if key.is_some() { 3 } else { 2 };
+        let units = (length.unwrap_or(max).min(STRIPE) * stripes)
             .div_ceil(ROOM_UNIT)
             .max(1);
-        let room = room_of(&self.room, units as u32).await?;
+        let room = self.room_of(&self.room, units as u32).await?;
         let mut stored = Stored {
             size: 0,
             data: Data::None,
             claim: None,
+            key,
+            data_key: None,
             _room: room,
         };
         let mut writing: Option<TaskHandle<Result<()>>> = None;
@@ -225,12 +259,22 @@ impl<P: Pool> DataStore<P> {
             joined(last).await?;
         }
         match &mut stored.claim {
-            None => stored.claim = Some(self.claim(bucket, key).await?),
+            None => {
+                let claim = self.claim(bucket, key).await?;
+                let key = stored.key.as_ref().map(|key| key.data(claim.tag));
+                stored.claim = Some(claim);
+                stored.data_key = key.transpose()?;
+            }
             Some(claim) => self.renew(bucket, key, claim).await?,
         }
         let Some(claim) = &stored.claim else { return Ok(()) };
         stored.data = Data::Stripes(claim.tag);
-        let name = stripe_name(claim.tag, (stored.size - 1) / STRIPE);
+        let n = (stored.size - 1) / STRIPE;
+        let name = stripe_name(claim.tag, n);
+        let data = match &stored.data_key {
+            Some(key) => key.seal(&data, n * CHUNKS)?,
+            None => data,
+        };
         let pool = self.pool.clone();
         *writing = Some(task::spawn_local(async move { pool.write(&name, data).await }));
         Ok(())
@@ -337,13 +381,19 @@ impl<P: Pool> DataStore<P> {
         Some((garbage_row(tag), garbage.to_bytes()))
     }
 
-    pub async fn write_manifest(&self, claim: &Claim, manifest: &Manifest) -> Result<()> {
-        self.pool
-            .write(&manifest_name(claim.tag), manifest.to_bytes())
-            .await
+    /// The digest of what was written.
+    pub async fn write_manifest(&self, claim: &Claim, manifest: &Manifest) -> Result<Bytes> {
+        let manifest = manifest.to_bytes();
+        let digest = seal::digest_of(&manifest);
+        self.pool.write(&manifest_name(claim.tag), manifest).await?;
+        Ok(digest)
     }
 
     async fn manifest(&self, tag: Tag) -> Result<Manifest> {
+        Ok(Manifest::from_bytes(&self.raw_manifest(tag).await?)?)
+    }
+
+    async fn raw_manifest(&self, tag: Tag) -> Result<Bytes> {
         let name = manifest_name(tag);
         let mut whole = BytesMut::new();
         loop {
@@ -351,7 +401,7 @@ impl<P: Pool> DataStore<P> {
             let ended = (part.len() as u64) < STRIPE;
             whole.extend_from_slice(&part);
             if ended {
-                return Ok(Manifest::from_bytes(&whole.freeze())?);
+                return Ok(whole.freeze());
             }
         }
     }
@@ -365,8 +415,21 @@ impl<P: Pool> DataStore<P> {
         }
     }
 
+    /// Those of an object; an error if they are not those that its entry means.
+    pub async fn pieces_of(&self, entry: &Entry) -> Result<Vec<Piece>> {
+        let (Data::Manifest(tag), Some(sealed)) = (entry.data, &entry.sealed) else {
+            return self.pieces(entry.data, entry.size).await;
+        };
+        let manifest = self.raw_manifest(tag).await?;
+        match seal::digest_of(&manifest) == sealed.manifest {
+            true => Ok(Manifest::from_bytes(&manifest)?.pieces),
+            false => Err(Error::Damaged(format!("{} was changed", manifest_name(tag)))),
+        }
+    }
+
     /// Whether a stripe is there up to its end.
-    pub async fn probe(&self, tag: Tag, stripe: u64, end: u64) -> Result<()> {
+    pub async fn probe(&self, tag: Tag, stripe: u64, end: u64, sealed: bool) -> Result<()> {
+        let end = if sealed { seal::sealed_len(end) } else { end };
         let name = stripe_name(tag, stripe);
         match self.pool.read(&name, end.saturating_sub(1), 1).await {
             Ok(byte) if byte.len() == 1 => Ok(()),
@@ -376,16 +439,23 @@ impl<P: Pool> DataStore<P> {
         }
     }
 
-    /// Bytes from `from` up to `to`, chunk by chunk.
-    pub async fn reader(&self, data: Data, size: u64, from: u64, to: u64) -> Result<Reader<P>> {
+    /// Bytes of an object from `from` up to `to`, chunk by chunk; of one that is sealed with its key.
+    pub async fn reader(&self, entry: &Entry, (from, to): (u64, u64), key: Option<Key>) -> Result<Reader<P>> {
+        if entry.sealed.is_some() != key.is_some() {
+            return Err(Error::Damaged(
+                "encrypted data without their key, or a key without such".into(),
+            ));
+        }
         let room = match to - from > CHUNK {
-            true => Some(room_of(&self.send_room, SEND_CHUNKS).await?),
+            true => Some(self.room_of(&self.send_room, SEND_CHUNKS).await?),
             false => None,
         };
         Ok(Reader {
             _room: room,
             pool: self.pool.clone(),
-            pieces: self.pieces(data, size).await?,
+            pieces: self.pieces_of(entry).await?,
+            key,
+            data_key: None,
             piece: 0,
             begins: 0,
             at: from,
@@ -431,15 +501,6 @@ impl<P: Pool> DataStore<P> {
     }
 }
 
-async fn room_of(room: &Arc<Semaphore>, units: u32) -> Result<OwnedSemaphorePermit> {
-    match task::timeout(ROOM_WITHIN, room.clone().acquire_many_owned(units)).await {
-        Ok(room) => room.map_err(|_| Error::Busy("the gateway is stopping")),
-        Err(_) => Err(Error::Busy(
-            "the gateway has all the transfers that it has memory for",
-        )),
-    }
-}
-
 async fn joined(task: TaskHandle<Result<()>>) -> Result<()> {
     let done = task.await;
     done.map_err(|_| Error::Busy("the gateway is stopping"))?
@@ -450,6 +511,9 @@ pub struct Reader<P> {
     _room: Option<OwnedSemaphorePermit>,
     pool: P,
     pieces: Vec<Piece>,
+    /// Of the object, if it is sealed, and of the piece that was read last.
+    key: Option<Key>,
+    data_key: Option<(Tag, DataKey)>,
     piece: usize,
     /// Where the piece begins within the object.
     begins: u64,
@@ -458,6 +522,41 @@ pub struct Reader<P> {
 }
 
 impl<P: Pool> Reader<P> {
+    async fn read(&self, name: &str, offset: u64, n: u64) -> Result<Bytes> {
+        let data = self.pool.read(name, offset, n).await?;
+        match data.len() as u64 == n {
+            true => Ok(data),
+            false => Err(Error::Damaged(format!("{name} is too short"))),
+        }
+    }
+
+    /// Bytes of a stripe of a piece that is sealed.
+    async fn opened(
+        &mut self,
+        piece: Piece,
+        key: &Key,
+        stripe: u64,
+        (offset, n): (u64, u64),
+    ) -> Result<Bytes> {
+        let all = (piece.size - stripe * STRIPE).min(STRIPE);
+        let first = offset / seal::CHUNK;
+        let begins = first * seal::CHUNK;
+        let ends = (offset + n).next_multiple_of(seal::CHUNK).min(all);
+        let name = stripe_name(piece.tag, stripe);
+        let sealed = self
+            .read(&name, seal::sealed_len(begins), seal::sealed_len(ends - begins))
+            .await?;
+        let data_key = match self.data_key.take() {
+            Some((tag, data_key)) if tag == piece.tag => data_key,
+            _ => key.data(piece.tag)?,
+        };
+        let opened = data_key.open(&sealed, stripe * CHUNKS + first);
+        self.data_key = Some((piece.tag, data_key));
+        let opened = opened.map_err(|e| Error::Damaged(format!("{name}: {e}")))?;
+        let from = (offset - begins) as usize;
+        Ok(opened.slice(from..from + n as usize))
+    }
+
     /// None: that was all.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
         while let Some(piece) = self.pieces.get(self.piece).filter(|_| self.at < self.to) {
@@ -469,12 +568,13 @@ impl<P: Pool> Reader<P> {
             }
             let within = self.at - self.begins;
             let (stripe, offset) = (within / STRIPE, within % STRIPE);
-            let n = (self.to.min(ends) - self.at).min(STRIPE - offset).min(CHUNK);
-            let name = stripe_name(piece.tag, stripe);
-            let data = self.pool.read(&name, offset, n).await?;
-            if data.len() as u64 != n {
-                return Err(Error::Damaged(format!("{name} is too short")));
-            }
+            // Up to where a chunk that is sealed begins.
+            let most = (STRIPE - offset).min(CHUNK - offset % seal::CHUNK);
+            let n = (self.to.min(ends) - self.at).min(most);
+            let data = match self.key.clone() {
+                Some(key) => self.opened(piece.clone(), &key, stripe, (offset, n)).await?,
+                None => self.read(&stripe_name(piece.tag, stripe), offset, n).await?,
+            };
             self.at += n;
             return Ok(Some(data));
         }

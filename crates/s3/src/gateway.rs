@@ -7,16 +7,19 @@ use crate::check::{Check, Report};
 use crate::counts::Counter;
 use crate::data::DataStore;
 use crate::expiry::Expiry;
-use crate::front::{Door, Front, Hosts, Settings};
+use crate::front::{Door, Front, Hosts, Keys, Settings};
 use crate::gc::Collector;
 use crate::index::Index;
 use crate::lifecycle::DAY;
+use crate::meters::Meters;
 use crate::objects::Objects;
 use crate::quota::{Limits, Quota};
 use crate::rate::Rates;
+use crate::usage::Usage;
 use crate::{Clock, Result};
 use bytes::Bytes;
 use client::{Client, IoCtx};
+use metrics::Registry;
 use std::future::Future;
 use tokio::sync::watch;
 
@@ -32,6 +35,7 @@ pub struct Admin {
     counter: Counter<IoCtx>,
     pub limits: Limits<IoCtx>,
     pub rates: Rates<IoCtx>,
+    pub usage: Usage<IoCtx>,
 }
 
 /// A pool, which is made where there is none.
@@ -83,7 +87,8 @@ impl Admin {
         Ok(Self {
             accounts: Accounts::new(meta.clone(), clock.clone()),
             limits: Limits::new(meta.clone(), buckets.clone(), counter.clone(), clock.clone()),
-            rates: Rates::new(meta, buckets.clone(), clock),
+            rates: Rates::new(meta.clone(), buckets.clone(), clock.clone()),
+            usage: Usage::new(meta, clock),
             buckets,
             counter,
         })
@@ -132,15 +137,18 @@ pub struct BucketStats {
 pub struct Gateway {
     front: Front<IoCtx>,
     hosts: Hosts,
+    usage_keep: Option<u64>,
     collector: Collector<IoCtx>,
 }
 
 impl Gateway {
-    pub async fn open(client: &Client, settings: &Settings) -> Result<Self> {
+    /// `registry`: where it shows what it counts.
+    pub async fn open(client: &Client, settings: &Settings, registry: &Registry) -> Result<Self> {
+        let meters = Meters::new(registry);
         let (meta, clock) = (meta(client).await?, clock(client));
         let data = pool(client, DATA_POOL).await?;
         let index = Index::new(meta.clone(), clock.clone(), settings.split_at);
-        let data = DataStore::new(data, index.clone(), clock.clone());
+        let data = DataStore::new(data, index.clone(), clock.clone()).counted(&meters.rgw);
         let buckets = Buckets::new(meta.clone(), index.clone(), clock.clone());
         let objects = Objects {
             index: index.clone(),
@@ -150,15 +158,28 @@ impl Gateway {
         let accounts = Accounts::new(meta.clone(), clock.clone());
         let counter = Counter::new(meta.clone(), index.clone(), clock.clone());
         let limits = Limits::new(meta.clone(), buckets.clone(), counter.clone(), clock.clone());
-        let rates = Rates::new(meta, buckets.clone(), clock.clone());
+        let rates = Rates::new(meta.clone(), buckets.clone(), clock.clone());
+        let usage = settings.usage_keep.map(|_| Usage::new(meta, clock.clone()));
         let day = settings.day.as_millis() as u64;
         if day != DAY {
             tracing::warn!("s3: lifecycles count days of {day} ms: what has a term goes before its time");
         }
+        let keys = Keys {
+            plain: settings.plain_keys,
+            masters: settings.masters.clone(),
+        };
         let of = (buckets.clone(), objects.clone());
         Ok(Self {
-            front: Front::new(accounts, of, (limits, rates, counter), clock.clone(), day),
+            front: Front::new(
+                accounts,
+                of,
+                (limits, rates, counter),
+                (meters, usage),
+                clock.clone(),
+                (day, keys),
+            ),
             hosts: Hosts::new(&settings.domains),
+            usage_keep: settings.usage_keep,
             collector: Collector {
                 index,
                 data,
@@ -177,7 +198,13 @@ impl Gateway {
 
     /// Serves until `stop` turns true.
     pub async fn serve(self, door: Door, stop: watch::Receiver<bool>) {
-        crate::front::serve(door, (self.front, self.hosts), self.collector, stop).await;
+        crate::front::serve(
+            door,
+            (self.front, self.hosts, self.usage_keep),
+            self.collector,
+            stop,
+        )
+        .await;
     }
 
     /// Serves until `until` completes; what that said.

@@ -513,5 +513,6 @@ fn marker(at: u64, version: Version) -> Entry {
         upload: String::new(),
         version: Some(version),
         lock: Lock::default(),
+        sealed: None,
     }
 }

@@ -4,8 +4,8 @@
 //! *stripes* under a *tag* (`data`); an *intent* names data that nobody refers to yet, *garbage* data that nobody refers to any more
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
-//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `history` (the versions of a key), `objects` with
-//! `multipart`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, and the `front`, which alone knows of S3's requests.
+//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `seal` (encryption at rest) with `master`, `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `history` (the versions of a key), `objects` with
+//! `multipart`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), `usage` (what is written down of that), and the `front`, which alone knows of S3's requests.
 //!
 //! Not here: users of other systems (Keystone), Swift.
 
@@ -27,6 +27,8 @@ mod gc;
 mod history;
 mod index;
 mod lifecycle;
+mod master;
+mod meters;
 mod multipart;
 mod objects;
 mod policy;
@@ -34,9 +36,11 @@ mod quota;
 mod rados;
 mod rate;
 mod record;
+mod seal;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod version;
 mod version_list;
 
@@ -45,8 +49,12 @@ pub use amount::{Amount, Count};
 pub use check::Report;
 pub use clock::Clock;
 pub use error::{Error, Result};
+#[cfg(feature = "testing")]
+pub use front::testing;
 pub use front::{Settings, domain};
 pub use gateway::{Admin, BucketStats, DATA_POOL, Gateway, META_POOL, check};
+pub use master::Masters;
 pub use net::tls::Certificate;
 pub use quota::{Quota, Scope};
 pub use rate::{Rate, RateScope};
+pub use usage::{Kinds as UsageKinds, Place as UsagePlace, Sums, Usage, Which as UsageWhich};

@@ -194,6 +194,7 @@ mod tests {
             upload: String::new(),
             version: None,
             lock: Default::default(),
+            sealed: None,
         }
     }
 

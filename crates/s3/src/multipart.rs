@@ -12,6 +12,7 @@ use crate::record::{
     Attributes, Checksum, Data, Entry, Manifest, Part, Piece, Upload, escape, part_row, parts_prefix,
     upload_of, upload_row,
 };
+use crate::seal::Sealed;
 use crate::version::Lock;
 use crate::{Error, Result};
 use bytes::Bytes;
@@ -59,7 +60,7 @@ impl<P: Pool> Objects<P> {
         key: &str,
         attributes: Attributes,
         algorithm: Option<String>,
-        lock: Lock,
+        (lock, sealed): (Lock, Option<Sealed>),
     ) -> Result<String> {
         let id = self.clock.tag().to_string();
         let row = upload_row(key, &id);
@@ -70,6 +71,7 @@ impl<P: Pool> Objects<P> {
             nonce: 0,
             completing: false,
             lock,
+            sealed,
         };
         let begun = self
             .index
@@ -284,7 +286,8 @@ impl<P: Pool> Objects<P> {
             let chosen = choose(named, &parts)?;
             let whole = whole(&marked, &chosen)?;
             let pieces: Vec<Piece> = chosen.iter().filter_map(|(_, part)| piece(part)).collect();
-            let (data, claim) = self.manifest(bucket, key, &pieces).await?;
+            let (data, claim, digest) = self.manifest(bucket, key, &pieces).await?;
+            let sealed = marked.sealed.clone().map(|sealed| sealed.with_manifest(digest));
             let entry = Entry {
                 size: pieces.iter().map(|p| p.size).sum(),
                 etag: whole.etag,
@@ -296,6 +299,7 @@ impl<P: Pool> Objects<P> {
                 upload: id.to_string(),
                 version: None,
                 lock: terms.locked(marked.lock, self.clock.now_ms()),
+                sealed,
             };
             match self
                 .commit_upload(upload, &marked, &entry, &parts, (named, terms), claim.clone())
@@ -312,20 +316,27 @@ impl<P: Pool> Objects<P> {
         Err(Error::Busy("parts of the upload go on changing"))
     }
 
-    async fn manifest(&self, bucket: &str, key: &str, pieces: &[Piece]) -> Result<(Data, Option<Claim>)> {
+    async fn manifest(
+        &self,
+        bucket: &str,
+        key: &str,
+        pieces: &[Piece],
+    ) -> Result<(Data, Option<Claim>, Bytes)> {
         match pieces {
-            [] => Ok((Data::None, None)),
-            [piece] => Ok((Data::Stripes(piece.tag), None)),
+            [] => Ok((Data::None, None, Bytes::new())),
+            [piece] => Ok((Data::Stripes(piece.tag), None, Bytes::new())),
             pieces => {
                 let claim = self.data.claim(bucket, key).await?;
                 let manifest = Manifest {
                     pieces: pieces.to_vec(),
                 };
-                if let Err(e) = self.data.write_manifest(&claim, &manifest).await {
-                    self.data.abandon(Some(claim)).await;
-                    return Err(e);
+                match self.data.write_manifest(&claim, &manifest).await {
+                    Ok(digest) => Ok((Data::Manifest(claim.tag), Some(claim), digest)),
+                    Err(e) => {
+                        self.data.abandon(Some(claim)).await;
+                        Err(e)
+                    }
                 }
-                Ok((Data::Manifest(claim.tag), Some(claim)))
             }
         }
     }

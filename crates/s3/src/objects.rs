@@ -9,6 +9,7 @@ use crate::history::{Deleted, Found, History, Stop, Versioning, Which};
 use crate::index::{Index, Position, Verdict, View};
 use crate::rados::{Change, Look, Pool};
 use crate::record::{Attributes, Checksum, Entry, Older, entry_row, escape, unescape};
+use crate::seal::Sealed;
 use crate::settings::DefaultRetention;
 use crate::version::Lock;
 use crate::{Clock, Error, Result};
@@ -113,6 +114,8 @@ pub struct New {
     pub attributes: Attributes,
     pub checksum: Option<Checksum>,
     pub lock: Lock,
+    /// How its data were sealed.
+    pub sealed: Option<Sealed>,
 }
 
 /// What a change of a key is under.
@@ -220,6 +223,7 @@ impl<P: Pool> Objects<P> {
             upload: String::new(),
             version: None,
             lock: terms.locked(new.lock, self.clock.now_ms()),
+            sealed: new.sealed,
         };
         let claim = new.stored.claim;
         let put = self.change((bucket, key), Look::default(), claim.clone(), |_, history, _| {

@@ -17,6 +17,7 @@
 //!
 //! Escaped: a byte 00 is 00 FF, so that 00 01 ends a key; order is kept.
 
+use crate::seal::Sealed;
 use crate::version::{Lock, Order, Version};
 use bytes::{BufMut, Bytes, BytesMut};
 use denc::{Decode, Encode, Reader, Writer};
@@ -132,15 +133,23 @@ pub struct Entry {
     /// None: `null`, of a bucket without versioning.
     pub version: Option<Version>,
     pub lock: Lock,
+    /// None: its data are as they are read.
+    pub sealed: Option<Sealed>,
 }
 
 /// The version that knows of versions and locks; an entry without is as it was before.
 const WITH_VERSION: u8 = 2;
+/// The version that knows of encrypted data: who does not would hand them out as they lie there.
+const SEALED: u8 = 3;
 
 impl Encode for Entry {
     fn encode(&self, w: &mut Writer) {
         let plain = self.version.is_none() && self.lock == Lock::default();
-        let version = if plain { 1 } else { WITH_VERSION };
+        let version = match (&self.sealed, plain) {
+            (Some(_), _) => SEALED,
+            (None, false) => WITH_VERSION,
+            (None, true) => 1,
+        };
         w.envelope(version, version, |w| {
             w.put(&self.size);
             w.put(&self.etag);
@@ -150,9 +159,12 @@ impl Encode for Entry {
             w.put(&self.checksum);
             w.put(&self.parts);
             w.put(&self.upload);
-            if !plain {
+            if version >= WITH_VERSION {
                 w.put(&self.version);
                 w.put(&self.lock);
+            }
+            if let Some(sealed) = &self.sealed {
+                w.put(sealed);
             }
         });
     }
@@ -160,7 +172,7 @@ impl Encode for Entry {
 
 impl Decode for Entry {
     fn decode(r: &mut Reader) -> denc::Result<Self> {
-        r.envelope(WITH_VERSION, |version, r| {
+        r.envelope(SEALED, |version, r| {
             let mut entry = Self {
                 size: r.get()?,
                 etag: r.get()?,
@@ -172,10 +184,14 @@ impl Decode for Entry {
                 upload: r.get()?,
                 version: None,
                 lock: Lock::default(),
+                sealed: None,
             };
             if version >= WITH_VERSION {
                 entry.version = r.get()?;
                 entry.lock = r.get()?;
+            }
+            if version >= SEALED {
+                entry.sealed = Some(r.get()?);
             }
             Ok(entry)
         })
@@ -215,16 +231,17 @@ pub struct Upload {
     pub completing: bool,
     /// Of the object to be.
     pub lock: Lock,
+    pub sealed: Option<Sealed>,
 }
 
 const WITH_LOCK: u8 = 2;
 
 impl Encode for Upload {
     fn encode(&self, w: &mut Writer) {
-        let version = if self.lock == Lock::default() {
-            1
-        } else {
-            WITH_LOCK
+        let version = match (&self.sealed, self.lock == Lock::default()) {
+            (Some(_), _) => SEALED,
+            (None, false) => WITH_LOCK,
+            (None, true) => 1,
         };
         w.envelope(version, version, |w| {
             w.put(&self.begun);
@@ -235,13 +252,16 @@ impl Encode for Upload {
             if version >= WITH_LOCK {
                 w.put(&self.lock);
             }
+            if let Some(sealed) = &self.sealed {
+                w.put(sealed);
+            }
         });
     }
 }
 
 impl Decode for Upload {
     fn decode(r: &mut Reader) -> denc::Result<Self> {
-        r.envelope(WITH_LOCK, |version, r| {
+        r.envelope(SEALED, |version, r| {
             Ok(Self {
                 begun: r.get()?,
                 attributes: r.get()?,
@@ -253,6 +273,7 @@ impl Decode for Upload {
                 } else {
                     r.get()?
                 },
+                sealed: if version < SEALED { None } else { Some(r.get()?) },
             })
         })
     }

@@ -52,6 +52,8 @@ pub struct Settings {
     pub versioning: Versioning,
     /// Versions may be locked; what is put is for so long, if at all.
     pub lock: Option<ObjectLock>,
+    /// What is put is sealed with a key of the gateway, unless the client brings one.
+    pub encrypt: bool,
 }
 
 /// What is put without a retention of its own has this one.
@@ -107,10 +109,11 @@ fn years_after(ms: u64, years: u64) -> u64 {
         .saturating_add_signed(shift * DAY as i64)
 }
 
-const KNOWN: u8 = 4;
+const KNOWN: u8 = 5;
 const WITH_POLICY: u8 = 2;
 const WITH_LIFECYCLE: u8 = 3;
 const WITH_VERSIONING: u8 = 4;
+const WITH_ENCRYPTION: u8 = 5;
 
 impl Encode for Settings {
     /// Under the first version that has all that is set.
@@ -118,6 +121,7 @@ impl Encode for Settings {
         let rights = !self.policy.is_empty() || self.block.is_some();
         let versions = self.versioning != Versioning::Off || self.lock.is_some();
         let version = match (self.lifecycle.is_empty(), rights) {
+            _ if self.encrypt => WITH_ENCRYPTION,
             _ if versions => WITH_VERSIONING,
             (false, _) => WITH_LIFECYCLE,
             (true, true) => WITH_POLICY,
@@ -135,6 +139,9 @@ impl Encode for Settings {
             if version >= WITH_VERSIONING {
                 w.put(&self.versioning);
                 w.put(&self.lock);
+            }
+            if version >= WITH_ENCRYPTION {
+                w.bool(self.encrypt);
             }
         });
     }
@@ -157,6 +164,9 @@ impl Decode for Settings {
             if version >= WITH_VERSIONING {
                 settings.versioning = r.get()?;
                 settings.lock = r.get()?;
+            }
+            if version >= WITH_ENCRYPTION {
+                settings.encrypt = r.bool()?;
             }
             Ok(settings)
         })
@@ -258,8 +268,12 @@ mod tests {
             ..both.clone()
         };
         assert_eq!((first(&lifecycle), first(&both)), (3, 3));
-        assert_eq!((first(&versions), first(&lock)), (4, 4));
-        for settings in [cors, policy, block, lifecycle, both, versions, lock] {
+        let encrypt = Settings {
+            encrypt: true,
+            ..Settings::default()
+        };
+        assert_eq!((first(&versions), first(&lock), first(&encrypt)), (4, 4, 5));
+        for settings in [cors, policy, block, lifecycle, both, versions, lock, encrypt] {
             let bytes = settings.to_bytes();
             assert_eq!(bytes[0], bytes[1]);
             assert_eq!(Settings::from_bytes(&bytes).unwrap(), settings);

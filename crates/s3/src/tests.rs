@@ -4,6 +4,8 @@
 mod counts;
 mod expiry;
 mod left;
+mod sealed;
+mod usage;
 mod versions;
 
 use crate::buckets::{BUCKETS, Buckets, COUNTS};
@@ -81,7 +83,7 @@ impl Gate {
         let stored = self
             .objects
             .data
-            .take((bucket, key), &mut body, length, u64::MAX, &mut Blind)
+            .take((bucket, key), (&mut body, None), length, u64::MAX, &mut Blind)
             .await?;
         let new = New {
             stored,
@@ -89,6 +91,7 @@ impl Gate {
             attributes: Attributes::default(),
             checksum: None,
             lock: Default::default(),
+            sealed: None,
         };
         self.objects.put(bucket, key, new, terms).await.map(drop)
     }
@@ -98,11 +101,7 @@ impl Gate {
             Err(Error::NoSuchKey) => return Ok(None),
             other => other?,
         };
-        let mut reader = self
-            .objects
-            .data
-            .reader(entry.data, entry.size, 0, entry.size)
-            .await?;
+        let mut reader = self.objects.data.reader(&entry, (0, entry.size), None).await?;
         let mut all = Vec::new();
         while let Some(chunk) = reader.next().await? {
             all.extend_from_slice(&chunk);
@@ -449,7 +448,13 @@ async fn part(gate: &Gate, upload: (&str, &str, &str), number: u32, size: u64) -
     let stored = gate
         .objects
         .data
-        .take((upload.0, upload.1), &mut body, None, u64::MAX, &mut Blind)
+        .take(
+            (upload.0, upload.1),
+            (&mut body, None),
+            None,
+            u64::MAX,
+            &mut Blind,
+        )
         .await?;
     let etag = format!("{number}-{size}");
     gate.objects
@@ -651,7 +656,7 @@ fn a_writer_that_was_given_up_cannot_commit() {
         let stored = gate
             .objects
             .data
-            .take((&bucket, "k"), &mut body, None, u64::MAX, &mut Blind)
+            .take((&bucket, "k"), (&mut body, None), None, u64::MAX, &mut Blind)
             .await
             .unwrap();
         assert_eq!(gate.collect(0).await.given_up, 0);
@@ -671,6 +676,7 @@ fn a_writer_that_was_given_up_cannot_commit() {
             attributes: Attributes::default(),
             checksum: None,
             lock: Default::default(),
+            sealed: None,
         };
         let late = gate.objects.put(&bucket, "k", new, &Terms::default()).await;
         assert_eq!(late.unwrap_err(), Error::GivenUp);
@@ -692,12 +698,7 @@ fn readers_that_have_begun_keep_what_was_replaced() {
             .await
             .unwrap();
         assert_eq!(gate.collect(60_000).await.removed, 0);
-        let mut reader = gate
-            .objects
-            .data
-            .reader(old.data, old.size, 0, old.size)
-            .await
-            .unwrap();
+        let mut reader = gate.objects.data.reader(&old, (0, old.size), None).await.unwrap();
         assert_eq!(reader.next().await.unwrap(), Some(data_of(1)));
         pool.pass(Duration::from_secs(61));
         assert_eq!(gate.collect(60_000).await.removed, 1);

@@ -23,7 +23,10 @@ mod up;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::format::debug_fn;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     io::files::set_private_umask();
@@ -92,8 +95,7 @@ fn init_log(verbose: u8, level: &str) {
         _ => "trace",
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("SKEP_LOG")
-        // The library of S3 takes each mistake of a client's for an error, and logs what was asked with its signature.
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(format!("{level},s3s=off")));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     // Colours only for people: a log file or a pipe gets plain lines.
     let colours = std::io::stderr().is_terminal();
     // What clients named is in many a line: it shall not end one, nor reach the terminal with power over it.
@@ -104,5 +106,30 @@ fn init_log(verbose: u8, level: &str) {
         .with_ansi(colours)
         .fmt_fields(fields)
         .with_target(false)
+        .finish()
+        .with(filter_fn(|of| is_shown(of.target())))
         .init();
+}
+
+/// Whether lines of a module are shown at all, whatever `SKEP_LOG` says. The library of S3 takes each mistake of a client's for an error, and logs what was asked with its signature;
+/// at debug also what was signed, and there are keys of objects (SSE-C) in that.
+fn is_shown(target: &str) -> bool {
+    target.split("::").next() != Some("s3s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_of_s3_says_nothing() {
+        for (target, shown) in [
+            ("s3s", false),
+            ("s3s::ops::signature", false),
+            ("s3", true),
+            ("s3sink", true),
+        ] {
+            assert_eq!(is_shown(target), shown, "{target}");
+        }
+    }
 }

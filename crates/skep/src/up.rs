@@ -108,6 +108,9 @@ fn s3(args: &args::Up) -> Option<node::S3Options> {
         day: Duration::from_secs(args.s3_tuning.lifecycle_day),
         domains: args.s3_tuning.domains.clone(),
         tls: args.s3_tuning.tls(),
+        usage_keep: args.s3_tuning.usage_keep(),
+        plain_keys: args.s3_tuning.plain_keys,
+        master_keys: args.s3_tuning.master_keys.clone(),
     })
 }
 

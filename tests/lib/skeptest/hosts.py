@@ -43,6 +43,15 @@ def usable():
     return None if probe.returncode == 0 else 'network namespaces are forbidden here'
 
 
+def within(namespace, *command):
+    """The command in that network namespace. Not by `ip netns exec`, which copies all mounts: a file system that others unmount then lives on."""
+    return ['nsenter', '--net=' + network_of(namespace), *command]
+
+
+def network_of(namespace):
+    return '/run/netns/' + namespace
+
+
 def remove_stale():
     """Namespaces of test runs that are no more."""
     for line in run(['ip', 'netns', 'list']).out.splitlines():
@@ -106,7 +115,7 @@ class Host(Skep):
             osds = ['--osds', self.osds] if self.osds else []
             command = [find_binary(), 'up', '--data', self.data, *osds, '--bind', self.ip, '--host', self.name,
                        '--allow-pool-delete', *self.etcd_options(), *self.first, *self.options]
-        return ['ip', 'netns', 'exec', self.netns, *command]
+        return within(self.netns, *command)
 
     def etcd_options(self):
         return ['--etcd', ','.join(self.hosts.etcd_urls)] if self.hosts.etcd_urls else []
@@ -125,6 +134,8 @@ class Host(Skep):
 
     # -- stock clients
     def run(self, *argv, **kw):
+        if argv[0] == 'ceph':
+            return super().run(*argv, network=network_of(self.hosts.namespace(CLIENT)), **kw)
         return super().run(*self.hosts.on_client(argv), **kw)
 
     def popen(self, *argv, **kw):
@@ -244,14 +255,14 @@ class Hosts:
         run(['ip', '-n', inside, 'link', 'set', 'eth0', 'up'])
 
     def switch(self, *argv):
-        return run(['ip', 'netns', 'exec', self.namespace(SWITCH), *argv])
+        return run(within(self.namespace(SWITCH), *argv))
 
     def on_client(self, argv):
-        return ['ip', 'netns', 'exec', self.namespace(CLIENT), *argv]
+        return within(self.namespace(CLIENT), *argv)
 
     def enter_client(self):
         """Puts the calling process (a child made for that) on the client's host."""
-        with open('/run/netns/' + self.namespace(CLIENT)) as f:
+        with open(network_of(self.namespace(CLIENT))) as f:
             if ctypes.CDLL(None, use_errno=True).setns(f.fileno(), CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), 'setns')
 

@@ -35,7 +35,16 @@ class Mount:
 
     def unmount(self):
         run(['umount', self.path], timeout=LIMIT_S)
-        assert self.proc.wait(LIMIT_S) == 0, self.said()
+        wait_until(self.has_ended, what='ceph-fuse to end')
+        assert self.proc.returncode == 0, self.said()
+
+    def has_ended(self):
+        """Whoever made a mount namespace meanwhile has a copy of the mount, and the kernel ends a file system with the last of them."""
+        if self.proc.poll() is not None:
+            return True
+        for pid in others_that_see(self.path):
+            run(['nsenter', '--mount=/proc/%s/ns/mnt' % pid, 'umount', '-l', self.path], check=None)
+        return False
 
     def kill(self):
         """SIGKILL; what is left of the mount goes, too."""
@@ -45,6 +54,18 @@ class Mount:
 
     def __truediv__(self, name):
         return self.path / name
+
+
+def others_that_see(path):
+    """A process of each other mount namespace in which `path` is a mount point."""
+    seen, wanted = {os.stat('/proc/self/ns/mnt').st_ino}, ' %s ' % path
+    for folder in pathlib.Path('/proc').glob('[0-9]*'):
+        with contextlib.suppress(OSError):
+            namespace = (folder / 'ns' / 'mnt').stat().st_ino
+            if namespace not in seen:
+                seen.add(namespace)
+                if wanted in (folder / 'mountinfo').read_text():
+                    yield folder.name
 
 
 @contextlib.contextmanager

@@ -54,15 +54,15 @@ class Server:
 class Gateway(Server):
     """A process of ours in front of `cluster`."""
 
-    def __init__(self, cluster, log, *options, ca=None):
+    def __init__(self, cluster, log, *options, ca=None, env=None):
         super().__init__(free_port(), ca)
-        self.cluster, self.log, self.options, self.proc = cluster, log, options, None
+        self.cluster, self.log, self.options, self.env, self.proc = cluster, log, options, env, None
 
     def start(self):
         with open(self.log, 'ab') as log:
             said_before = log.tell()
             self.proc = popen([find_binary(), 's3', 'serve', '-c', self.cluster.conf, '--listen',
-                               '127.0.0.1:%d' % self.port, *self.options], stdout=log, stderr=log)
+                               '127.0.0.1:%d' % self.port, *self.options], self.env, stdout=log, stderr=log)
 
         def ready():
             with open(self.log, 'rb') as f:

@@ -6,7 +6,8 @@
 //! Invariants: two clients are never issued what stands against each other ([`against`]); a request goes on when what it froze is
 //! issued to nobody, not before; what a client changed is applied before it counts as given back, and acknowledged when durable.
 
-use super::parts::caps::{Cap, Frozen, InodeCaps};
+use super::parts::caps::{CLIENT_MAX, Caching, Cap, Frozen, InodeCaps};
+use super::session::CAP_BYTES;
 use super::{ClientId, Machine, Request, Result, Stop, Tx};
 use crate::membership::MdsState;
 use crate::row::{Inode, Key, Row};
@@ -19,11 +20,14 @@ impl Machine {
     }
 
     /// The client gets, or keeps, a capability, by a reply.
-    pub(crate) fn issue(&mut self, client: ClientId, inode: &Inode) -> CapStat {
+    pub(crate) fn issue(&mut self, r: &Request, inode: &Inode) -> CapStat {
         if self.replays.running {
             return CapStat::default();
         }
-        let (ino, caching) = (inode.ino, self.options.caching);
+        let (ino, client, caching) = (inode.ino, r.client, self.options.caching);
+        let unknown = self.unknown(ino) | self.kept_for_quota(inode);
+        // What it kept even from its own client is changed by now.
+        let changed = self.early.own.is_some();
         let Self {
             caps,
             last_cap_id,
@@ -46,14 +50,26 @@ impl Machine {
                 ..Cap::default()
             }
         });
-        let allowed = ic.allowed(client, inode, caching) & !ic.forbidden(client);
+        ic.shown_to(client);
+        let mut frozen = ic.frozen_for(client);
+        if changed {
+            // But for a directory that has to be trusted anew.
+            let stays = if inode.is_dir() { cap::FS | cap::FX } else { 0 };
+            frozen = ic.frozen_by_others(client, r.id) | frozen & stays;
+        }
+        let mut allowed = ic.allowed(client, inode, caching) & !frozen & !unknown & !ic.forbidden(client);
         let Some(cap) = ic.holders.get_mut(&client) else {
             return CapStat::default();
         };
+        if inode.is_dir() && r.changes() && allowed & cap::FX == 0 {
+            // The next who changes it would have to wait for it.
+            allowed &= !cap::FS | cap.pending;
+        }
         cap.pending |= allowed & cap.liked(inode) | cap::PIN;
         cap.issued |= cap.pending;
         cap.last_sent += 1;
         cap.last_issue = cap.last_sent;
+        cap.show();
         CapStat {
             caps: cap.pending,
             wanted: cap.wanted,
@@ -63,6 +79,39 @@ impl Machine {
             realm: 0,
             flags: super::reply::AUTHORITY,
         }
+    }
+
+    /// What nobody is told while the end of the file is being found: that it is known.
+    fn unknown(&self, ino: u64) -> u32 {
+        match self.probing(ino) {
+            true => cap::FS | cap::FX | cap::FC,
+            false => 0,
+        }
+    }
+
+    /// Who has Fx makes a file larger without asking.
+    fn kept_for_quota(&mut self, inode: &Inode) -> u32 {
+        if !inode.is_file() || self.realms.is_empty() {
+            return 0;
+        }
+        let mut is_below = true;
+        self.aside(|machine| is_below = !matches!(machine.quota_root(inode), Ok(None)));
+        if is_below { cap::FX } else { 0 }
+    }
+
+    /// From now on; what nobody may have any more is asked back.
+    pub(crate) fn cache(&mut self, caching: Caching) {
+        self.options.caching = caching;
+        let held: Vec<u64> = self.caps.keys().copied().collect();
+        held.into_iter().for_each(|ino| self.settle(ino));
+    }
+
+    /// How many capabilities more a listing may give: what a client caches stays in memory.
+    pub(crate) fn room_for_caps(&self, client: ClientId) -> usize {
+        let all: usize = self.sessions.iter().map(|(_, s)| s.caps.len()).sum();
+        let own = self.sessions.get(client).map_or(0, |s| s.caps.len());
+        let room = (self.options.cache_bytes / CAP_BYTES).saturating_sub(all);
+        room.min(CLIENT_MAX.saturating_sub(own))
     }
 
     /// Whoever changes the directory goes first; or who lists it again and again would keep him waiting.
@@ -126,6 +175,13 @@ impl Machine {
         cap.wanted |= bits;
     }
 
+    /// Somebody else may still have one of these bits.
+    pub(crate) fn have_others(&self, client: ClientId, ino: u64, mask: u32) -> bool {
+        let holders = self.caps.get(&ino).map(|ic| ic.holders.iter());
+        let mut holders = holders.into_iter().flatten();
+        holders.any(|(other, cap)| *other != client && cap.issued & mask != 0)
+    }
+
     /// Nobody but `except` may have these bits from now on, until the request has ended; goes on when nobody has them.
     pub(crate) fn withhold(
         &mut self,
@@ -154,8 +210,12 @@ impl Machine {
             r.frozen.insert(ino);
         }
         self.settle(ino);
-        let ic = self.inode_caps(ino);
         let held = |(k, c): (&ClientId, &Cap)| Some(*k) != except && c.issued & mask != 0;
+        #[cfg(test)]
+        if self.early.is(super::parts::early::Broken::Rash) {
+            return Ok(());
+        }
+        let ic = self.inode_caps(ino);
         if ic.holders.iter().any(held) {
             ic.waiting.insert(request);
             return Err(Stop::Wait);
@@ -196,19 +256,35 @@ impl Machine {
     pub(crate) fn settle(&mut self, ino: u64) {
         let Some(inode) = self.cached(ino) else { return };
         let (caching, serves) = (self.options.caching, self.state == MdsState::Active);
+        let unknown = self.unknown(ino) | self.kept_for_quota(&inode);
+        let serving = self.serving;
         let Some(ic) = self.caps.get(&ino) else { return };
         let clients: Vec<ClientId> = ic.holders.keys().copied().collect();
         for client in clients {
             let Some(ic) = self.caps.get_mut(&ino) else { return };
-            let (allowed, forbidden) = match serves {
-                true => (ic.allowed(client, &inode, caching), ic.forbidden(client)),
-                false => (!ic.frozen_for(client), u32::MAX),
+            let allowed = match serves {
+                true => ic.allowed(client, &inode, caching) & !ic.frozen_for(client) & !unknown,
+                false => !ic.frozen_for(client),
             };
-            let Some(cap) = ic.holders.get_mut(&client) else {
+            let Some(cap) = ic.holders.get(&client) else {
                 continue;
             };
             let revoked = cap.pending & !allowed & !cap::PIN;
-            let given = allowed & !cap.pending & !forbidden & cap.liked(&inode);
+            let mut given = allowed & !cap.pending & cap.liked(&inode);
+            // That it has no name any more its other users hear by nothing else; who took it away knows.
+            let mut awaited = cap.awaited(&inode);
+            if inode.nlink == 0 && serving != Some(client) {
+                awaited |= cap::LS;
+            }
+            if serves && given & awaited != 0 {
+                given &= !ic.forbidden(client);
+            }
+            if !serves || given & awaited == 0 {
+                given = 0;
+            }
+            let Some(cap) = ic.holders.get_mut(&client) else {
+                continue;
+            };
             let op = if revoked != 0 {
                 cap.pending &= !revoked;
                 cap.revoked_at.get_or_insert(self.now.monotonic);
@@ -225,6 +301,9 @@ impl Machine {
                 continue;
             };
             cap.last_sent += 1;
+            if op == cap_op::GRANT {
+                cap.show();
+            }
             let cap = cap.clone();
             self.send_cap(client, &inode, &cap, op);
             self.grow(client, ino);
@@ -426,7 +505,7 @@ impl Machine {
             return;
         }
         if let Some(ic) = self.caps.get(&ino)
-            && (ic.issued() | ic.wants()) & (cap::FW | cap::FB | cap::FX) != 0
+            && (ic.issued() | ic.wants()) & (cap::FW | cap::FB) != 0
         {
             return;
         }
@@ -495,13 +574,16 @@ impl Machine {
     }
 }
 
-/// What the client says that it has.
+/// What the client says that it had when it had heard up to `seq`. What it was shown later it may have all the same, and answers when
+/// that is asked back; what it gave up by itself, and was not shown since, it does not answer for a second time.
 fn confirm(cap: &mut Cap, seq: u32, caps: u32) {
+    cap.shown.retain(|(at, _)| *at > seq);
     if seq == cap.last_sent {
         cap.issued &= caps | cap::PIN;
         cap.pending &= caps | cap::PIN;
     } else {
-        cap.issued = (cap.issued & (caps | cap::PIN)) | cap.pending;
+        let unheard = cap.shown.iter().fold(0, |bits, (_, b)| bits | b);
+        cap.issued = (cap.issued & (caps | cap::PIN | unheard)) | cap.pending;
     }
     if cap.issued & !cap.pending == 0 {
         cap.revoked_at = None;
@@ -574,4 +656,43 @@ fn apply_dirty(i: &mut Inode, m: &MClientCaps) {
     i.ctime = i.ctime.max(b.ctime);
     i.change_attr = i.change_attr.max(m.change_attr);
     i.untold.ctime = i.untold.ctime.max(i.ctime);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_message_does_not_give_up_what_was_shown_behind_it() {
+        let mut cap = Cap {
+            issued: cap::FS | cap::FR | cap::PIN,
+            pending: cap::FS | cap::FR | cap::PIN,
+            last_sent: 1,
+            ..Cap::default()
+        };
+        // The client gives both up by itself; on the way that meets an answer with Fs, and what asks it back.
+        cap.pending = cap::FS | cap::PIN;
+        cap.last_sent = 2;
+        cap.show();
+        cap.pending = cap::PIN;
+        cap.last_sent = 3;
+        confirm(&mut cap, 1, cap::PIN);
+        assert_eq!(cap.issued, cap::FS | cap::PIN);
+        confirm(&mut cap, 3, cap::PIN);
+        assert_eq!((cap.issued, cap.shown.len()), (cap::PIN, 0));
+    }
+
+    #[test]
+    fn what_a_silent_client_was_shown_is_bounded_and_not_forgotten() {
+        let mut cap = Cap::default();
+        for (n, bit) in [cap::FS, cap::FR, cap::FC].iter().cycle().take(1000).enumerate() {
+            cap.last_sent = n as u32;
+            (cap.pending, cap.issued) = (*bit, cap.issued | bit);
+            cap.show();
+        }
+        assert!(cap.shown.len() <= 16);
+        cap.pending = 0;
+        confirm(&mut cap, 5, cap::PIN);
+        assert_eq!(cap.issued, cap::FS | cap::FR | cap::FC);
+    }
 }

@@ -35,6 +35,7 @@ mod write_back;
 #[cfg(test)]
 mod tests;
 
+pub use parts::caps::Caching;
 pub use parts::events::{Effect, Event, Now, Options};
 pub use parts::loads::{PageRead, Read};
 pub use parts::traces::Trace;

@@ -1,6 +1,6 @@
 //! Inodes and names as replies show them.
 
-use super::{Answer, ClientId, Machine, Request, Result};
+use super::{Answer, Machine, Request, Result};
 use crate::row::{Inode, NOSNAP};
 use bytes::Bytes;
 use denc::Encode;
@@ -14,16 +14,16 @@ pub(crate) const AUTHORITY: u8 = 1;
 
 impl Machine {
     /// As it is now, with a capability.
-    pub(crate) fn stat(&mut self, client: ClientId, inode: &Inode) -> InodeStat {
-        let mut cap = self.issue(client, inode);
+    pub(crate) fn stat(&mut self, r: &Request, inode: &Inode) -> InodeStat {
+        let mut cap = self.issue(r, inode);
         cap.realm = self.realm_cached(inode);
         stat_of(inode, NOSNAP, cap)
     }
 
-    /// Of an entry of a listing.
-    pub(crate) fn stat_listed(&mut self, client: ClientId, inode: &Inode) -> InodeStat {
-        match self.options.caching {
-            true => self.stat(client, inode),
+    /// Of an entry of a listing; `gives`: with a capability.
+    pub(crate) fn stat_listed(&mut self, r: &Request, inode: &Inode, gives: bool) -> InodeStat {
+        match gives {
+            true => self.stat(r, inode),
             // Said with authority, also without a capability: a client that does not believe it takes its version all the same, and then
             // takes what is said with that version for known.
             false => stat_of(
@@ -38,7 +38,7 @@ impl Machine {
     }
 
     pub(crate) fn target(&mut self, r: &Request, inode: &Inode) -> Answer {
-        let stat = self.stat(r.client, inode);
+        let stat = self.stat(r, inode);
         Answer {
             trace: Trace {
                 dentry: None,
@@ -57,8 +57,8 @@ impl Machine {
         name: &Bytes,
         target: Option<&Arc<Inode>>,
     ) -> Answer {
-        let dir_stat = self.stat(r.client, dir);
-        let target = target.map(|t| Box::new(self.stat(r.client, t)));
+        let dir_stat = self.stat(r, dir);
+        let target = target.map(|t| Box::new(self.stat(r, t)));
         Answer {
             realms_of: Some(target.as_ref().map_or(dir.ino, |t| t.ino)),
             trace: Trace {

@@ -3,6 +3,7 @@
 //! Vocabulary: a session belongs to a client's number in the cluster, not to a connection; what is *counted* (capabilities, leases,
 //! snapshots, quotas) is what a client compares when it closes.
 
+use super::parts::caps::CLIENT_MAX;
 use super::parts::early::may_be_unsafe;
 use super::parts::held::Said;
 use super::parts::sessions::{Session, State};
@@ -31,7 +32,7 @@ const FEATURE_NOTIFY: u32 = 16;
 const REQUESTS_MAX: usize = 16 << 10;
 
 /// What a capability counts, with the inode that it keeps in memory.
-const CAP_BYTES: usize = 1024;
+pub(crate) const CAP_BYTES: usize = 1024;
 /// Trimming takes a client a second or so.
 const RECALL_EVERY: Duration = Duration::from_secs(2);
 
@@ -328,11 +329,12 @@ impl Machine {
         let most = self.options.cache_bytes / CAP_BYTES;
         let now = self.now.monotonic;
         let held: usize = self.sessions.iter().map(|(_, s)| s.caps.len()).sum();
-        if held <= most || now.saturating_sub(self.recalled) < RECALL_EVERY {
+        let over_own = self.sessions.iter().any(|(_, s)| s.caps.len() > CLIENT_MAX);
+        if held <= most && !over_own || now.saturating_sub(self.recalled) < RECALL_EVERY {
             return;
         }
         self.recalled = now;
-        let share = most / self.sessions.len().max(1);
+        let share = (most / self.sessions.len().max(1)).min(CLIENT_MAX);
         let over = |(_, s): &(ClientId, &Session)| s.caps.len() > share;
         let clients: Vec<ClientId> = self.sessions.iter().filter(over).map(|(id, _)| id).collect();
         for client in clients {

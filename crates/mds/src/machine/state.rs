@@ -50,6 +50,8 @@ pub struct Machine {
     /// To be tried again in this turn.
     pub(crate) runnable: VecDeque<RequestId>,
     pub(crate) loads: Loads,
+    /// Whose request is being carried out.
+    pub(crate) serving: Option<ClientId>,
     pub(crate) jobs: BTreeMap<u64, RequestId>,
     pub(crate) jobs_running: BTreeSet<u64>,
     pub(crate) jobs_waiting: VecDeque<u64>,
@@ -111,6 +113,7 @@ impl Machine {
             last_request: 0,
             runnable: VecDeque::new(),
             loads: Loads::default(),
+            serving: None,
             jobs: BTreeMap::new(),
             jobs_running: BTreeSet::new(),
             jobs_waiting: VecDeque::new(),

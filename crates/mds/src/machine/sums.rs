@@ -144,9 +144,14 @@ impl Machine {
         if self.realms.is_empty() {
             return;
         }
-        let Some(dir) = self.cached(ino).filter(|d| d.has_quota()) else {
-            return;
-        };
+        if let Some(dir) = self.cached(ino).filter(|d| d.has_quota()) {
+            self.send_quota(&dir);
+        }
+    }
+
+    /// All who hold the directory hear of its quota, also when it has none any more.
+    pub(crate) fn send_quota(&mut self, dir: &Inode) {
+        let ino = dir.ino;
         let holders: Vec<ClientId> = match self.caps.get(&ino) {
             Some(ic) => ic.holders.keys().copied().collect(),
             None => return,

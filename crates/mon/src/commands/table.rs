@@ -57,6 +57,7 @@ pub static FAMILIES: [(&str, &[Spec]); 47] = [
     ("Work on images by schedule", modules::schedule::TABLE),
     ("Queries of OSDs", modules::osd_perf_query::TABLE),
     ("Long running work", modules::progress::TABLE),
+    ("Alarms", modules::alerts::TABLE),
     ("Crashes", modules::crash::TABLE),
     ("Physical devices", modules::device::TABLE),
     ("Other manager modules", modules::unserved::TABLE),
@@ -77,11 +78,12 @@ const OWN: &[Spec] = &[spec(
 .flagged(HIDDEN)];
 
 fn own_descriptions(cmd: &Command, _: &Context<'_>) -> Outcome {
-    let all = match cmd.told {
-        true => describe(told()),
-        false => descriptions(),
-    };
-    Outcome::ok(crate::format::compact(&all))
+    // Each start of the ceph program asks for it.
+    static ALL: LazyLock<String> = LazyLock::new(|| crate::format::compact(&descriptions()));
+    Outcome::ok(match cmd.told {
+        true => crate::format::compact(&describe(told())),
+        false => ALL.clone(),
+    })
 }
 
 /// All that one monitor can be told: its own, and the others' whose words are not taken by those.

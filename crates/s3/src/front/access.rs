@@ -5,7 +5,7 @@
 //! V2 signs some names of a query only, each if it is there once: others would make it another operation.
 
 use super::Front;
-use super::caller::{Charged, Identity};
+use super::caller::{Identity, Noted};
 use super::texts::url_decoded;
 use crate::rados::Pool;
 use hyper::{HeaderMap, Method};
@@ -137,13 +137,13 @@ impl<P: Pool> Front<P> {
         if writes {
             self.rates.charge(&payers, true, announced(cx.headers()));
         }
-        if let Some(charged) = cx.extensions_mut().get::<Charged>() {
-            charged.set(payers);
+        if let Some(noted) = cx.extensions_mut().get::<Noted>() {
+            noted.lock().payers = payers;
         }
         Ok(())
     }
 
-    async fn key_of(&self, access: &str) -> S3Result<crate::accounts::Key> {
+    pub(super) async fn key_of(&self, access: &str) -> S3Result<crate::accounts::Key> {
         let key = self.accounts.key(access).await?;
         key.ok_or_else(|| {
             S3Error::with_message(S3ErrorCode::InvalidAccessKeyId, "there is no such access key")
@@ -231,6 +231,10 @@ impl<P: Pool> S3Access for Front<P> {
     /// Anybody may ask to read; what is asked for decides. Where no policy may say otherwise nobody but users changes anything: refused
     /// before a body is read.
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
+        let operation = cx.s3_op().name().to_string();
+        if let Some(noted) = cx.extensions_mut().get::<Noted>() {
+            noted.lock().operation = Some(operation);
+        }
         let Some(access) = cx.credentials().map(|c| c.access_key.clone()) else {
             return match *cx.method() {
                 Method::GET | Method::HEAD => self.hold_rate(cx, None).await,
@@ -264,6 +268,9 @@ impl<P: Pool> S3Access for Front<P> {
             Signed::V2 | Signed::Url => {}
         }
         let user = self.key_of(&access).await?.user;
+        if let Some(noted) = cx.extensions_mut().get::<Noted>() {
+            noted.lock().user = Some(user.clone());
+        }
         self.hold_rate(cx, Some(&user)).await?;
         cx.extensions_mut().insert(Identity { user });
         Ok(())

@@ -1,5 +1,6 @@
 //! What a client says of an object besides its bytes, and what of it is refused.
 
+use super::customer::{CUSTOMER, ENCRYPTION};
 use super::errors::{invalid, not_built};
 use super::texts::url_decoded;
 use crate::history::Which;
@@ -38,14 +39,17 @@ pub fn public_read(acl: Option<&str>) -> S3Result<bool> {
 
 /// Headers whose meaning is not built: taken silently, an object would be less than its owner thinks.
 pub fn refuse_unbuilt(headers: &hyper::HeaderMap) -> S3Result<()> {
-    const UNBUILT: [(&str, &str); 5] = [
-        ("x-amz-server-side-encryption", "encryption at rest"),
+    const UNBUILT: [(&str, &str); 3] = [
         ("x-amz-grant-", "grants"),
         ("x-amz-website-redirect-location", "websites"),
         ("x-amz-write-offset-bytes", "appending"),
-        ("x-amz-copy-source-server-side-encryption", "encryption at rest"),
     ];
     for name in headers.keys() {
+        let name_of = name.as_str();
+        let known = name_of.starts_with(CUSTOMER) || name_of == ENCRYPTION;
+        if name_of.starts_with(ENCRYPTION) && !known {
+            return Err(not_built("encryption with keys of a service (SSE-KMS)"));
+        }
         if let Some((_, what)) = UNBUILT
             .iter()
             .find(|(header, _)| name.as_str().starts_with(header))

@@ -2,7 +2,7 @@
 
 use crate::rate::Payer;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The user of a request whose signature was good.
 #[derive(Debug, Clone)]
@@ -18,16 +18,30 @@ pub struct Peer {
     pub tls: bool,
 }
 
-/// Whose rate limits a request is held against, for whoever sees its answer. Clones are the same.
-#[derive(Debug, Clone, Default)]
-pub struct Charged(Arc<Mutex<Vec<Payer>>>);
+/// What is found out about a request on its way.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// Whose rate limits it is held against.
+    pub payers: Vec<Payer>,
+    /// The library's name of what it is.
+    pub operation: Option<String>,
+    /// Who asks, if that is somebody.
+    pub user: Option<String>,
+    /// The bucket that it names, and whose that is, if it is there.
+    pub bucket: Option<String>,
+    pub owner: Option<String>,
+}
 
-impl Charged {
-    pub fn set(&self, payers: Vec<Payer>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = payers;
+/// The same, for whoever sees its answer. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Noted(Arc<Mutex<Notes>>);
+
+impl Noted {
+    pub fn lock(&self) -> MutexGuard<'_, Notes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn take(&self) -> Vec<Payer> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn take(&self) -> Notes {
+        std::mem::take(&mut *self.lock())
     }
 }

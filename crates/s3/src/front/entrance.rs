@@ -1,22 +1,30 @@
-//! What is done with a request before the library sees it, and with its answer after: forms refused, bodies at a pace, CORS.
+//! What is done with a request before the library sees it, and with its answer after: forms taken aside, bodies at a pace, CORS, and what is counted.
 
 use super::access::announced;
-use super::caller::{Charged, Peer};
+use super::caller::{Noted, Notes, Peer};
 use super::chunks::Chunks;
 use super::cors_ops::Asked;
-use super::errors::not_built;
+use super::counted::{Counted, Told};
+use super::customer::hide_keys;
 use super::hosts::Hosts;
+use super::kinds::{kind, place};
 use super::object_ops::length;
 use super::pace::Paced;
 use super::raw::{Kept, Raw};
 use super::texts::{path_decoded, url_decoded};
 use super::{Front, service};
+use crate::meters::{Answered, End};
 use crate::rados::Pool;
+use crate::usage::Sums;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, StatusCode};
 use s3s::service::S3Service;
 use s3s::{HttpError, HttpResponse, S3Error};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub type Answer = hyper::Response<Counted<s3s::Body>>;
 
 /// Cheap to clone: each connection has one.
 pub struct Entrance<P> {
@@ -49,7 +57,14 @@ fn is_form<B>(request: &hyper::Request<B>) -> bool {
 }
 
 /// What is read a second time: what removes objects, and what keeps them.
-const KEPT: [&str; 5] = ["delete", "lifecycle", "object-lock", "retention", "legal-hold"];
+const KEPT: [&str; 6] = [
+    "delete",
+    "encryption",
+    "lifecycle",
+    "object-lock",
+    "retention",
+    "legal-hold",
+];
 
 /// Whether one of those may be asked for.
 fn names_kept(query: &str) -> bool {
@@ -76,7 +91,7 @@ impl<P: Pool> Entrance<P> {
     }
 
     /// As the library shall see it.
-    fn taken(&self, mut request: Request) -> hyper::Request<s3s::Body> {
+    fn taken(&self, mut request: Request, came: &Arc<AtomicU64>) -> hyper::Request<s3s::Body> {
         let raw = Raw::default();
         let is_kept = names_kept(request.uri().query().unwrap_or_default());
         if is_kept {
@@ -85,11 +100,13 @@ impl<P: Pool> Entrance<P> {
         let kind = request.headers().get("x-amz-content-sha256");
         let chunked = kind.is_some_and(|k| k.as_bytes().starts_with(b"STREAMING-"));
         let length = length(None, request.headers());
-        request.map(|body| match Paced::new(body, self.front.clock.clone()) {
-            body if is_kept => s3s::Body::http_body(Kept::new(body, raw)),
-            body if chunked => s3s::Body::http_body(Chunks::new(body, length)),
-            body => s3s::Body::http_body(body),
-        })
+        request.map(
+            |body| match Paced::new(body, self.front.clock.clone()).counted(came) {
+                body if is_kept => s3s::Body::http_body(Kept::new(body, raw)),
+                body if chunked => s3s::Body::http_body(Chunks::new(body, length)),
+                body => s3s::Body::http_body(body),
+            },
+        )
     }
 
     /// The bucket that host or path names.
@@ -103,28 +120,82 @@ impl<P: Pool> Entrance<P> {
         path_decoded(first?)
     }
 
-    pub async fn answer(&self, mut request: Request, peer: Peer) -> Result<HttpResponse, HttpError> {
+    /// Answers, and counts.
+    pub async fn answer(&self, request: Request, peer: Peer) -> Result<Answer, HttpError> {
+        let (meters, clock) = (&self.front.meters, &self.front.clock);
+        let (active, began) = (meters.begin(), clock.monotonic());
+        let (noted, came) = (Noted::default(), Arc::default());
+        let preflight = request.method() == Method::OPTIONS;
+        // What is around the chunks of a body is not what was brought.
+        let most = length(None, request.headers()).unwrap_or(u64::MAX);
+        noted.lock().bucket = self.bucket(&request);
+        let answer = self.answer_to(request, peer, (&noted, &came)).await?;
+        let notes = noted.take();
+        let how = Answered {
+            operation: match preflight {
+                true => Some("Preflight".into()),
+                false => notes.operation.clone(),
+            },
+            bucket: notes.bucket.clone(),
+            status: answer.status().as_u16(),
+            took: clock.monotonic().saturating_sub(began),
+            brought: came.load(Ordering::Relaxed).min(most),
+        };
+        let told = self.told(&notes, &how);
+        let sent = meters.answered(&how, clock.now_ms());
+        Ok(answer.map(|body| Counted::new(body, sent, active, told)))
+    }
+
+    /// Writes a request down where its answer has ended; None: nobody that is known asked, or nothing is written down.
+    fn told(&self, notes: &Notes, how: &Answered) -> Option<Told> {
+        let usage = self.front.usage.clone()?;
+        let (user, bucket) = place(notes, how.status)?;
+        let kind = kind(how.operation.as_deref()?);
+        let (brought, good) = (how.brought, how.status < 400);
+        Some(Box::new(move |end, sent| {
+            let sums = Sums {
+                ops: 1,
+                successful_ops: u64::from(good && end != End::Broken),
+                bytes_sent: sent,
+                bytes_received: brought,
+            };
+            usage.add(&user, &bucket, &kind, sums);
+        }))
+    }
+
+    async fn answer_to(
+        &self,
+        mut request: Request,
+        peer: Peer,
+        (noted, came): (&Noted, &Arc<AtomicU64>),
+    ) -> Result<HttpResponse, HttpError> {
         if request.method() == Method::OPTIONS {
             let preflight = self.front.preflight(self.bucket(&request), request.headers());
             return preflight.await.or_else(refused);
         }
+        hide_keys(request.headers_mut());
         request.extensions_mut().insert(peer);
-        let charged = Charged::default();
-        request.extensions_mut().insert(charged.clone());
+        request.extensions_mut().insert(noted.clone());
         let reads = request.method() == Method::GET;
         let writes = !reads && request.method() != Method::HEAD;
         let brings = if writes { announced(request.headers()) } else { 0 };
         let asked = Asked::new(self.bucket(&request), request.method(), request.headers());
         let answer = match is_form(&request) {
-            true => refused(not_built("POST forms")),
-            false => self.service.call(self.taken(request)).await,
+            true => {
+                let bucket = self.bucket(&request);
+                let (parts, body) = request.into_parts();
+                let body = Paced::new(body, self.front.clock.clone()).counted(came);
+                let posted = self.front.post(parts, body, bucket, noted).await;
+                posted.or_else(refused)
+            }
+            false => self.service.call(self.taken(request, came)).await,
         };
         let mut answer = answer?;
         let sent = answer
             .headers()
             .get(CONTENT_LENGTH)
             .and_then(|v| v.to_str().ok()?.parse().ok());
-        let payers = charged.take();
+        let payers = std::mem::take(&mut noted.lock().payers);
         if answer.status() == StatusCode::FORBIDDEN {
             self.front.rates.give_back(&payers, writes, brings);
         } else if let Some(sent) = sent.filter(|_| reads) {

@@ -9,11 +9,16 @@ mod bucket_ops;
 mod caller;
 mod chunks;
 mod cors_ops;
+mod counted;
+mod customer;
 mod delete_ops;
 mod digest;
+mod encryption_ops;
 mod entrance;
 mod errors;
+mod form;
 mod hosts;
+mod kinds;
 mod lifecycle_ops;
 mod listing;
 mod lock_ops;
@@ -22,10 +27,14 @@ mod object_ops;
 mod pace;
 mod permit;
 mod policy_ops;
+mod post_ops;
+mod post_policy;
 mod raw;
 mod rights;
 mod serve;
 mod service;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod texts;
 mod times;
 mod version_ops;
@@ -36,11 +45,14 @@ pub use serve::{Door, Settings, serve};
 use crate::accounts::Accounts;
 use crate::buckets::{Bucket, Buckets};
 use crate::counts::Counter;
+use crate::master::Masters;
+use crate::meters::Meters;
 use crate::objects::Objects;
 use crate::quota::Limits;
 use crate::rados::Pool;
 use crate::rate::Rates;
 use crate::settings::Settings as BucketSettings;
+use crate::usage::Usage;
 use crate::{Clock, Error};
 use caller::Identity;
 use permit::Ask;
@@ -57,9 +69,22 @@ pub struct Front<P> {
     limits: Limits<P>,
     rates: Rates<P>,
     counter: Counter<P>,
+    meters: Meters,
+    /// None: no log of it is kept.
+    usage: Option<Usage<P>>,
     clock: Clock,
     /// Milliseconds of a day, as lifecycles count.
     day: u64,
+    keys: Keys,
+}
+
+/// What is done with keys.
+#[derive(Clone, Default)]
+pub struct Keys {
+    /// Clients' are taken without TLS, too.
+    pub plain: bool,
+    /// The gateway's own.
+    pub masters: Masters,
 }
 
 impl<P: Clone> Clone for Front<P> {
@@ -71,8 +96,11 @@ impl<P: Clone> Clone for Front<P> {
             limits: self.limits.clone(),
             rates: self.rates.clone(),
             counter: self.counter.clone(),
+            meters: self.meters.clone(),
+            usage: self.usage.clone(),
             clock: self.clock.clone(),
             day: self.day,
+            keys: self.keys.clone(),
         }
     }
 }
@@ -100,8 +128,9 @@ impl<P: Pool> Front<P> {
         accounts: Accounts<P>,
         (buckets, objects): (Buckets<P>, Objects<P>),
         (limits, rates, counter): (Limits<P>, Rates<P>, Counter<P>),
+        (meters, usage): (Meters, Option<Usage<P>>),
         clock: Clock,
-        day: u64,
+        (day, keys): (u64, Keys),
     ) -> Self {
         Self {
             accounts,
@@ -110,8 +139,11 @@ impl<P: Pool> Front<P> {
             limits,
             rates,
             counter,
+            meters,
+            usage,
             clock,
             day,
+            keys,
         }
     }
 

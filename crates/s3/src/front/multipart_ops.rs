@@ -1,6 +1,7 @@
 //! Uploads in parts.
 
 use super::attributes::{attributes, check_key, refuse_unbuilt};
+use super::customer::{OBJECT, Seal, describe_seal, etag_of};
 use super::digest::{self, ALGORITHMS, Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
 use super::lock_ops::lock_given;
@@ -16,6 +17,7 @@ use crate::objects::Condition;
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
 use crate::record::{Checksum, Part as PartRecord, Upload};
+use crate::seal::How;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use s3s::crypto::{Checksum as _, Md5};
@@ -91,19 +93,29 @@ impl<P: Pool> Front<P> {
         let of = (req.input.bucket.as_str(), req.input.key.as_str());
         self.check_attributes(&req, &known, of, &attributes)?;
         let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
+        let seal = self.new_seal(&req, &known, &req.input.key)?;
         let (bucket, input) = (&known.bucket, &mut req.input);
+        let sealed = seal.map(|s| s.1);
         let id = self
             .objects
-            .begin_upload(&bucket.id, &input.key, attributes, algorithm, lock)
+            .begin_upload(
+                &bucket.id,
+                &input.key,
+                attributes,
+                algorithm,
+                (lock, sealed.clone()),
+            )
             .await?;
-        Ok(CreateMultipartUploadOutput {
+        let mut out = CreateMultipartUploadOutput {
             bucket: Some(input.bucket.clone()),
             key: Some(input.key.clone()),
             checksum_algorithm: input.checksum_algorithm.take(),
             checksum_type: input.checksum_type.take(),
             upload_id: Some(id),
             ..CreateMultipartUploadOutput::default()
-        })
+        };
+        describe_seal!(out, sealed.as_ref());
+        Ok(out)
     }
 
     /// Takes in a part, which is checked against what was announced.
@@ -112,7 +124,7 @@ impl<P: Pool> Front<P> {
         bucket: &Bucket,
         (key, id): (&str, &str),
         number: i32,
-        (mut body, length): (Source, Option<u64>),
+        (mut body, length, seal): (Source, Option<u64>, Option<Seal>),
         announced: Announced,
         trailers: Option<&TrailingHeaders>,
     ) -> S3Result<PartRecord> {
@@ -123,10 +135,16 @@ impl<P: Pool> Front<P> {
         let mut digest = Digest::new(announced);
         let data = &self.objects.data;
         let stored = data
-            .take((&bucket.id, key), &mut body, length, PUT_MAX, &mut digest)
+            .take(
+                (&bucket.id, key),
+                (&mut body, seal.as_ref().map(|s| s.0.clone())),
+                length,
+                PUT_MAX,
+                &mut digest,
+            )
             .await?;
         let (etag, checksum) = match digest.finish(trailers) {
-            Ok(done) => done,
+            Ok((md5, checksum)) => (etag_of(seal.as_ref().map(|s| (&s.0, &s.1)), md5), checksum),
             Err(e) => {
                 data.abandon(stored.claim).await;
                 return Err(e.into());
@@ -149,12 +167,14 @@ impl<P: Pool> Front<P> {
         let ask = Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).of_upload();
         let bucket = self.permitted(&req, &ask).await?.bucket;
         refuse_unbuilt(&req.headers)?;
+        let customer = self.customer(&req, OBJECT)?;
         let trailers = req.trailing_headers.take();
         let input = &mut req.input;
         let upload = self
             .objects
             .upload(&bucket.id, &input.key, &input.upload_id)
             .await?;
+        let key = self.opened_part((customer, &req.headers), &upload, (&bucket.id, &input.key))?;
         let values = checksum_values!(input);
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str().to_string());
         let algorithm = algorithm.or(upload.algorithm);
@@ -165,7 +185,8 @@ impl<P: Pool> Front<P> {
             &req.headers,
         )?;
         let length = length(input.content_length, &req.headers);
-        let body = (Source(input.body.take()), length);
+        let sealed = upload.sealed.clone();
+        let body = (Source(input.body.take()), length, key.zip(sealed.clone()));
         let to = (input.key.as_str(), input.upload_id.as_str());
         let part = self
             .take_part(&bucket, to, input.part_number, body, announced, trailers.as_ref())
@@ -175,6 +196,7 @@ impl<P: Pool> Front<P> {
             ..UploadPartOutput::default()
         };
         set_checksum!(out, &part.checksum);
+        describe_seal!(out, sealed.as_ref());
         Ok(out)
     }
 
@@ -189,9 +211,12 @@ impl<P: Pool> Front<P> {
             .objects
             .upload(&bucket.id, &input.key, &input.upload_id)
             .await?;
-        let (source, copied_from) = self
+        let customer = self.customer(&req, OBJECT)?;
+        let key = self.opened_part((customer, &req.headers), &upload, (&bucket.id, &input.key))?;
+        let from = self
             .source(&req, (&input.copy_source, false), wanted_of_source!(input))
             .await?;
+        let source = &from.entry;
         let range = match &input.copy_source_range {
             None => 0..source.size,
             Some(text) => {
@@ -200,12 +225,13 @@ impl<P: Pool> Front<P> {
             }
         };
         let body = (
-            self.sent(&source, range.start, range.end).await?,
+            self.sent(&from, range.start, range.end).await?,
             Some(range.end - range.start),
+            key.zip(upload.sealed.clone()),
         );
         let announced = Announced {
             md5: None,
-            checksum: upload.algorithm.map(|a| (a, None)),
+            checksum: upload.algorithm.clone().map(|a| (a, None)),
             trails: false,
         };
         let to = (input.key.as_str(), input.upload_id.as_str());
@@ -218,11 +244,13 @@ impl<P: Pool> Front<P> {
             ..CopyPartResult::default()
         };
         set_checksum!(result, &part.checksum);
-        Ok(UploadPartCopyOutput {
+        let mut out = UploadPartCopyOutput {
             copy_part_result: Some(result),
-            copy_source_version_id: copied_from,
+            copy_source_version_id: from.version,
             ..UploadPartCopyOutput::default()
-        })
+        };
+        describe_seal!(out, upload.sealed.as_ref());
+        Ok(out)
     }
 
     pub async fn complete_upload(
@@ -273,6 +301,11 @@ impl<P: Pool> Front<P> {
             ..CompleteMultipartUploadOutput::default()
         };
         set_checksum!(out, &entry.checksum);
+        // Of a client's key this answer has no place.
+        if matches!(&entry.sealed, Some(s) if matches!(s.how, How::Master(_))) {
+            let name = ServerSideEncryption::AES256;
+            out.server_side_encryption = Some(ServerSideEncryption::from_static(name));
+        }
         Ok(out)
     }
 

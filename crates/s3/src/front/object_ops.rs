@@ -1,6 +1,7 @@
 //! Objects: put, get, head, copy.
 
 use super::attributes::{attributes, check_key, refuse_unbuilt, which};
+use super::customer::{OBJECT, SOURCE, Seal, describe_seal, etag_of};
 use super::digest::{Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
 use super::lock_ops::lock_given;
@@ -16,6 +17,7 @@ use crate::objects::{Condition, New, Terms};
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
 use crate::record::{Attributes, Entry};
+use crate::seal;
 use crate::version::Lock;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -39,6 +41,13 @@ pub fn length(given: Option<i64>, headers: &hyper::HeaderMap) -> Option<u64> {
     let decoded = headers.get("x-amz-decoded-content-length");
     let decoded = || decoded.and_then(|v| v.to_str().ok()?.parse().ok());
     given.and_then(|n| u64::try_from(n).ok()).or_else(decoded)
+}
+
+/// The least and the most bytes of a body whose length is not announced, as of a form's file.
+#[derive(Debug, Clone, Copy)]
+pub struct Within {
+    pub least: u64,
+    pub most: u64,
 }
 
 /// A request's body as the store takes it.
@@ -105,6 +114,7 @@ macro_rules! describe {
         $out.content_type = header("content-type").or(Some("binary/octet-stream".into()));
         $out.expires = header("expires").and_then(|e| Timestamp::parse(TimestampFormat::HttpDate, &e).ok());
         $out.e_tag = etag(&$entry.etag);
+        describe_seal!($out, $entry.sealed.as_ref());
         $out.last_modified = Some(seconds($entry.modified));
         let meta = &$entry.attributes.meta;
         $out.metadata = (!meta.is_empty()).then(|| meta.clone().into_iter().collect());
@@ -178,6 +188,13 @@ impl Wanted<'_> {
     }
 }
 
+/// What is copied, with its key, if it is sealed, and its version, as answers say it.
+pub(super) struct Original {
+    pub entry: Entry,
+    pub key: Option<seal::Key>,
+    pub version: Option<String>,
+}
+
 /// The first byte and the one after the last; and how many parts there are, where one was asked for.
 struct Span {
     from: u64,
@@ -206,6 +223,7 @@ impl<P: Pool> Front<P> {
             Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).with(Key::Acl, acl.as_ref());
         let (known, begun) = (self.permitted(&req, &ask).await?, self.clock.now_ms());
         refuse_unbuilt(&req.headers)?;
+        let seal = self.new_seal(&req, &known, &req.input.key)?;
         let trailers = req.trailing_headers.take();
         let input = &mut req.input;
         check_key(&input.key)?;
@@ -222,13 +240,21 @@ impl<P: Pool> Front<P> {
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str());
         let announced = Announced::new(input.content_md5.take(), values, algorithm, &req.headers)?;
         let length = length(input.content_length, &req.headers);
-        self.limits
-            .check(bucket, Amount::object(length.unwrap_or(0)))
-            .await?;
+        let within = req.extensions.get::<Within>().copied();
+        let least = length.or(within.map(|w| w.least)).unwrap_or(0);
+        self.limits.check(bucket, Amount::object(least)).await?;
+        let max = within.map_or(PUT_MAX, |w| w.most.min(PUT_MAX));
         let body = Source(input.body.take());
         let to = (bucket.id.as_str(), input.key.as_str());
         let new = self
-            .take_in(to, body, length, announced, trailers.as_ref(), (attributes, lock))
+            .take_in(
+                to,
+                body,
+                (length, max),
+                announced,
+                trailers.as_ref(),
+                (attributes, lock, seal),
+            )
             .await?;
         let to = (input.bucket.as_str(), input.key.as_str());
         let (entry, known) = self.commit((known, begun), to, new, condition).await?;
@@ -239,6 +265,7 @@ impl<P: Pool> Front<P> {
             ..PutObjectOutput::default()
         };
         set_checksum!(out, &entry.checksum);
+        describe_seal!(out, entry.sealed.as_ref());
         Ok(out)
     }
 
@@ -304,25 +331,27 @@ impl<P: Pool> Front<P> {
         &self,
         to: (&str, &str),
         body: Source,
-        length: Option<u64>,
+        (length, max): (Option<u64>, u64),
         announced: Announced,
         trailers: Option<&TrailingHeaders>,
-        (attributes, lock): (Attributes, Lock),
+        (attributes, lock, seal): (Attributes, Lock, Option<Seal>),
     ) -> S3Result<New> {
         let mut digest = Digest::new(announced);
         let mut body = body;
+        let key = seal.as_ref().map(|s| s.0.clone());
         let stored = self
             .objects
             .data
-            .take(to, &mut body, length, PUT_MAX, &mut digest)
+            .take(to, (&mut body, key), length, max, &mut digest)
             .await?;
         match digest.finish(trailers) {
-            Ok((etag, checksum)) => Ok(New {
+            Ok((md5, checksum)) => Ok(New {
                 stored,
-                etag,
+                etag: etag_of(seal.as_ref().map(|s| (&s.0, &s.1)), md5),
                 attributes,
                 checksum,
                 lock,
+                sealed: seal.map(|s| s.1),
             }),
             Err(e) => {
                 self.objects.data.abandon(stored.claim).await;
@@ -394,7 +423,7 @@ impl<P: Pool> Front<P> {
                 })
             }
             (None, Some(part)) => {
-                let pieces = self.objects.data.pieces(entry.data, size).await?;
+                let pieces = self.objects.data.pieces_of(entry).await?;
                 let count = pieces.len().max(1);
                 let n = usize::try_from(part).ok().filter(|n| (1..=count).contains(n));
                 let n = n.ok_or_else(|| {
@@ -422,6 +451,7 @@ impl<P: Pool> Front<P> {
             input.version_id.as_deref(),
         );
         let (entry, known) = self.readable(&req, of).await?;
+        let key = self.opened(self.customer(&req, OBJECT)?, &entry, (&known.bucket.id, of.1))?;
         let lock = self.said_lock(&req, &known, (of.0, of.1, which(of.2)?), &entry);
         let input = req.input;
         let wanted = Wanted {
@@ -435,7 +465,7 @@ impl<P: Pool> Front<P> {
         let mut reader = self
             .objects
             .data
-            .reader(entry.data, entry.size, span.from, span.to)
+            .reader(&entry, (span.from, span.to), key)
             .await?;
         // What cannot be read at all is an error, not an answer that breaks off.
         let first = reader.next().await?;
@@ -482,6 +512,7 @@ impl<P: Pool> Front<P> {
             input.version_id.as_deref(),
         );
         let (entry, known) = self.readable(&req, of).await?;
+        self.opened(self.customer(&req, OBJECT)?, &entry, (&known.bucket.id, of.1))?;
         let lock = self.said_lock(&req, &known, (of.0, of.1, which(of.2)?), &entry);
         let input = req.input;
         let wanted = Wanted {
@@ -518,7 +549,7 @@ impl<P: Pool> Front<P> {
         req: &S3Request<T>,
         (source, tags): (&CopySource, bool),
         wanted: Wanted<'_>,
-    ) -> S3Result<(Entry, Option<String>)> {
+    ) -> S3Result<Original> {
         let CopySource::Bucket {
             bucket,
             key,
@@ -537,18 +568,21 @@ impl<P: Pool> Front<P> {
             let ask = ask.version(which, Action::GetObjectVersionTagging);
             self.demand(req, &from, &ask)?;
         }
+        let key = self.opened(self.customer(req, SOURCE)?, &entry, (&from.bucket.id, key))?;
         match wanted.check(&entry) {
             Err(e) if *e.code() == S3ErrorCode::NotModified => Err(Error::Precondition.into()),
-            other => other.map(|()| {
-                let version = version_of(&from, &entry);
-                (entry, version)
+            other => other.map(|()| Original {
+                version: version_of(&from, &entry),
+                entry,
+                key,
             }),
         }
     }
 
     /// Bytes of an object as a body.
-    pub(super) async fn sent(&self, entry: &Entry, from: u64, to: u64) -> S3Result<Source> {
-        let mut reader = self.objects.data.reader(entry.data, entry.size, from, to).await?;
+    pub(super) async fn sent(&self, of: &Original, from: u64, to: u64) -> S3Result<Source> {
+        let reader = self.objects.data.reader(&of.entry, (from, to), of.key.clone());
+        let mut reader = reader.await?;
         let first = reader.next().await?;
         Ok(Source(Some(StreamingBlob::wrap(Sent::pump(first, reader)))))
     }
@@ -565,11 +599,13 @@ impl<P: Pool> Front<P> {
         check_key(&req.input.key)?;
         let replaces = |d: &TaggingDirective| d.as_str() == TaggingDirective::REPLACE;
         let tags = !input.tagging_directive.as_ref().is_some_and(replaces);
-        let (source, copied_from) = self
+        let seal = self.new_seal(&req, &known, &req.input.key)?;
+        let from = self
             .source(&req, (&input.copy_source, tags), wanted_of_source!(input))
             .await?;
+        let source = &from.entry;
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str().to_string());
-        let attributes = copied(&mut req.input, &source)?;
+        let attributes = copied(&mut req.input, source, seal.is_some())?;
         let of = (req.input.bucket.as_str(), req.input.key.as_str());
         self.check_attributes(&req, &known, of, &attributes)?;
         let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
@@ -582,10 +618,17 @@ impl<P: Pool> Front<P> {
             trails: false,
         };
         self.limits.check(bucket, Amount::object(source.size)).await?;
-        let body = self.sent(&source, 0, source.size).await?;
+        let body = self.sent(&from, 0, source.size).await?;
         let to = (bucket.id.as_str(), req.input.key.as_str());
         let new = self
-            .take_in(to, body, Some(source.size), announced, None, (attributes, lock))
+            .take_in(
+                to,
+                body,
+                (Some(source.size), PUT_MAX),
+                announced,
+                None,
+                (attributes, lock, seal),
+            )
             .await?;
         let (entry, known) = self.commit((known, begun), of, new, Condition::default()).await?;
         let mut result = CopyObjectResult {
@@ -594,13 +637,15 @@ impl<P: Pool> Front<P> {
             ..CopyObjectResult::default()
         };
         set_checksum!(result, &entry.checksum);
-        Ok(CopyObjectOutput {
+        let mut out = CopyObjectOutput {
             expiration: self.expiration(&known, &req.input.key, &entry),
             copy_object_result: Some(result),
-            copy_source_version_id: copied_from,
+            copy_source_version_id: from.version,
             version_id: version_of(&known, &entry),
             ..CopyObjectOutput::default()
-        })
+        };
+        describe_seal!(out, entry.sealed.as_ref());
+        Ok(out)
     }
 }
 
@@ -640,16 +685,16 @@ pub fn version_of(known: &Known, entry: &Entry) -> Option<String> {
 }
 
 /// What a copy has of its source, and what the request says instead.
-fn copied(input: &mut CopyObjectInput, source: &Entry) -> S3Result<Attributes> {
+fn copied(input: &mut CopyObjectInput, source: &Entry, seals: bool) -> S3Result<Attributes> {
     let replaces = |d: Option<&str>| d == Some("REPLACE");
     let meta = replaces(input.metadata_directive.as_ref().map(|d| d.as_str()));
     let tags = replaces(input.tagging_directive.as_ref().map(|d| d.as_str()));
     let itself = matches!(&input.copy_source, CopySource::Bucket { bucket, key, version_id: None }
         if **bucket == input.bucket && **key == input.key);
-    if itself && !meta && !tags {
+    if itself && !meta && !tags && !seals && source.sealed.is_none() {
         return Err(S3Error::with_message(
             S3ErrorCode::InvalidRequest,
-            "an object is copied onto itself only with other metadata or tags",
+            "an object is copied onto itself only with other metadata, tags or encryption",
         ));
     }
     let named = attributes!(input)?;

@@ -5,6 +5,8 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -25,6 +27,8 @@ pub struct Paced<B> {
     patience: Duration,
     /// Since when.
     waiting: Option<(Duration, Sleep)>,
+    /// Bytes that have come.
+    total: Arc<AtomicU64>,
 }
 
 impl<B> Paced<B> {
@@ -34,11 +38,19 @@ impl<B> Paced<B> {
             clock,
             patience: PATIENCE,
             waiting: None,
+            total: Arc::default(),
         }
+    }
+
+    /// The same, which adds up there what has come.
+    pub fn counted(mut self, total: &Arc<AtomicU64>) -> Self {
+        self.total = total.clone();
+        self
     }
 
     /// So many bytes came.
     fn came(&mut self, bytes: u64) {
+        self.total.fetch_add(bytes, Ordering::Relaxed);
         let more = Duration::from_millis(bytes * 1000 / PACE);
         self.patience = (self.patience + more).min(SAVED_MAX);
     }

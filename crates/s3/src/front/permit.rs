@@ -1,7 +1,7 @@
 //! Who may do what, by owner, policy and ACL, in this order: an explicit Deny; the owner and what a policy allows; what a canned ACL
 //! lets anybody do. A bucket's owner may always see, change and remove its policy.
 
-use super::caller::Peer;
+use super::caller::{Noted, Peer};
 use super::{Front, expect_owner, who};
 use crate::Error;
 use crate::buckets::Known;
@@ -120,6 +120,11 @@ impl<P: Pool> Front<P> {
     /// The bucket, whoever asks. One that is being deleted is there until it is not.
     pub(super) async fn known<T>(&self, req: &S3Request<T>, name: &str) -> S3Result<Known> {
         let known = self.buckets.known(name).await?;
+        if let Some(mut notes) = req.extensions.get::<Noted>().map(Noted::lock)
+            && notes.bucket.as_deref() == Some(name)
+        {
+            notes.owner = Some(known.bucket.owner.clone());
+        }
         expect_owner(req, "x-amz-expected-bucket-owner", &known.bucket)?;
         Ok(known)
     }

@@ -86,7 +86,7 @@ pub fn check_request<T>(req: &S3Request<T>, leaves: &[(&str, Leaf)]) -> S3Result
 }
 
 /// An error in a sentence where the library would pass over something.
-fn check(xml: &[u8], leaves: &[(&str, Leaf)]) -> Result<(), String> {
+pub(super) fn check(xml: &[u8], leaves: &[(&str, Leaf)]) -> Result<(), String> {
     let mut reader = Reader::from_reader(xml);
     // The document, which has no text of its own either.
     let mut open = vec![Element::default()];
@@ -188,6 +188,19 @@ mod tests {
             "text",
         ] {
             assert!(check(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest::proptest! {
+        /// Whatever is sent is judged: nothing panics, nor goes on without end.
+        #[test]
+        fn anything_is_judged(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200), cut in 0usize..300) {
+            let good = b"<A><Rule><SSEAlgorithm>AES256</SSEAlgorithm><BucketKeyEnabled>false</BucketKeyEnabled></Rule></A>";
+            let leaves = [("SSEAlgorithm", Leaf::Text), ("BucketKeyEnabled", Leaf::Text)];
+            let at = cut % good.len();
+            for text in [&bytes[..], &good[..at], &[&good[..at], &bytes, &good[at..]].concat()] {
+                let _ = check(text, &leaves);
+            }
         }
     }
 }

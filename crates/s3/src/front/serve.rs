@@ -11,7 +11,9 @@ use crate::buckets::Buckets;
 use crate::counts::{Counter, FLUSH_EVERY};
 use crate::gc::Collector;
 use crate::index::Index;
+use crate::master::Masters;
 use crate::rados::Pool;
+use crate::usage::{self, Usage};
 use hyper::header::HeaderValue;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -33,6 +35,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often is looked for buckets that want to be counted.
 const COUNT_EVERY: Duration = Duration::from_secs(60);
+/// How often is looked for days of the usage log that are old enough to go.
+const EXPIRE_EVERY: Duration = Duration::from_secs(60 * 60);
 /// How often is looked for shards that have grown.
 const TEND_EVERY: Duration = Duration::from_millis(250);
 
@@ -47,6 +51,12 @@ pub struct Settings {
     pub day: Duration,
     /// Names below which buckets are hosts, as [`super::domain`] takes them.
     pub domains: Vec<String>,
+    /// Days that the usage log is kept; None: there is none.
+    pub usage_keep: Option<u64>,
+    /// Keys of clients are taken without TLS, too.
+    pub plain_keys: bool,
+    /// Keys of the gateway's own.
+    pub masters: Masters,
 }
 
 impl Default for Settings {
@@ -56,6 +66,9 @@ impl Default for Settings {
             split_at: crate::index::SPLIT_AT,
             day: Duration::from_millis(crate::lifecycle::DAY),
             domains: Vec::new(),
+            usage_keep: None,
+            plain_keys: false,
+            masters: Masters::default(),
         }
     }
 }
@@ -66,14 +79,21 @@ pub type Door = (Acceptor, Option<Certificate>);
 /// Serves until `stop` turns true.
 pub async fn serve<P: Pool>(
     (acceptor, certificate): Door,
-    (front, hosts): (Front<P>, Hosts),
+    (front, hosts, usage_keep): (Front<P>, Hosts, Option<u64>),
     collector: Collector<P>,
     mut stop: watch::Receiver<bool>,
 ) {
     let tending = task::spawn_local(tend(collector.index.clone()));
     let counting = task::spawn_local(count(front.counter.clone(), collector.buckets.clone()));
     let flushing = task::spawn_local(flush(front.counter.clone()));
-    let last = front.counter.clone();
+    let (last, usage) = (front.counter.clone(), front.usage.clone());
+    let writing = usage.clone().map(|usage| {
+        let keep = usage_keep.unwrap_or(u64::MAX);
+        (
+            task::spawn_local(write_down(usage.clone(), stop.clone())),
+            task::spawn_local(expire(usage, keep)),
+        )
+    });
     let collecting = task::spawn_local(collect(collector));
     let entrance = Entrance::new(front, hosts);
     let stopped = stop.clone();
@@ -89,6 +109,11 @@ pub async fn serve<P: Pool>(
     collecting.abort();
     counting.abort();
     flushing.abort();
+    // A write of the usage log that is under way comes to its end: what is not heard of is not written again.
+    let writing = writing.map(|(writing, expiring)| {
+        expiring.abort();
+        writing
+    });
     drop(acceptor);
     let ended = room.acquire_many(CONNECTIONS_MAX as u32);
     if task::timeout(STOP_WITHIN, ended).await.is_err() {
@@ -96,6 +121,16 @@ pub async fn serve<P: Pool>(
     }
     if let Ok(Err(e)) = task::timeout(STOP_WITHIN, last.flush()).await {
         tracing::warn!("s3: counts of buckets: {e}");
+    }
+    if let Some(mut writing) = writing
+        && task::timeout(STOP_WITHIN, &mut writing).await.is_err()
+    {
+        writing.abort();
+    }
+    if let Some(usage) = usage
+        && let Ok(Err(e)) = task::timeout(STOP_WITHIN, usage.flush()).await
+    {
+        tracing::warn!("s3: the usage log: {e}");
     }
 }
 
@@ -198,6 +233,26 @@ async fn flush<P: Pool>(counter: Counter<P>) {
         if let Err(e) = counter.flush().await {
             tracing::warn!("s3: counts of buckets: {e}");
         }
+    }
+}
+
+async fn write_down<P: Pool>(usage: Usage<P>, mut stop: watch::Receiver<bool>) {
+    while task::timeout(usage::FLUSH_EVERY, stop.wait_for(|s| *s))
+        .await
+        .is_err()
+    {
+        if let Err(e) = usage.flush().await {
+            tracing::warn!("s3: the usage log: {e}");
+        }
+    }
+}
+
+async fn expire<P: Pool>(usage: Usage<P>, keep: u64) {
+    loop {
+        if let Err(e) = usage.expire(keep).await {
+            tracing::warn!("s3: removing old days of the usage log: {e}");
+        }
+        task::sleep(EXPIRE_EVERY).await;
     }
 }
 

@@ -18,7 +18,7 @@ pub const XML_BYTES: usize = 4 << 20;
 pub fn built<P: Pool>(front: Front<P>, hosts: Hosts) -> S3Service {
     let mut config = S3Config::default();
     config.xml_max_body_size = XML_BYTES;
-    // Forms are refused before the library sees them, which would take the file into memory before it asks who sends it.
+    // Forms do not come to the library (`post_ops`), which would take the file into memory before it asks who sends it.
     config.post_object_max_file_size = 0;
     config.form_max_fields_size = 64 << 10;
     let mut builder = S3ServiceBuilder::new(front.clone());
@@ -71,6 +71,32 @@ impl<P: Pool> S3 for Front<P> {
         req: S3Request<GetBucketLocationInput>,
     ) -> S3Result<S3Response<GetBucketLocationOutput>> {
         answered!(self.location(req).await)
+    }
+
+    async fn put_bucket_encryption(
+        &self,
+        req: S3Request<PutBucketEncryptionInput>,
+    ) -> S3Result<S3Response<PutBucketEncryptionOutput>> {
+        self.set_encryption(req).await?;
+        Ok(S3Response::new(PutBucketEncryptionOutput::default()))
+    }
+
+    async fn get_bucket_encryption(
+        &self,
+        req: S3Request<GetBucketEncryptionInput>,
+    ) -> S3Result<S3Response<GetBucketEncryptionOutput>> {
+        answered!(self.encryption(req).await)
+    }
+
+    async fn delete_bucket_encryption(
+        &self,
+        req: S3Request<DeleteBucketEncryptionInput>,
+    ) -> S3Result<S3Response<DeleteBucketEncryptionOutput>> {
+        self.remove_encryption(req).await?;
+        Ok(S3Response::with_status(
+            DeleteBucketEncryptionOutput::default(),
+            hyper::StatusCode::NO_CONTENT,
+        ))
     }
 
     async fn put_bucket_acl(

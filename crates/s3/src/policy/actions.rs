@@ -15,9 +15,9 @@ macro_rules! actions {
 actions! {
     false {
         DeleteBucket, DeleteBucketPolicy, GetBucketObjectLockConfiguration, PutBucketObjectLockConfiguration, GetBucketAcl, GetBucketCORS, GetBucketLocation, GetBucketPolicy,
-        GetBucketPolicyStatus, GetBucketPublicAccessBlock, GetBucketVersioning, GetLifecycleConfiguration, ListBucket,
+        GetBucketPolicyStatus, GetBucketPublicAccessBlock, GetBucketVersioning, GetEncryptionConfiguration, GetLifecycleConfiguration, ListBucket,
         ListBucketMultipartUploads, ListBucketVersions, PutBucketAcl, PutBucketCORS, PutBucketPolicy,
-        PutBucketPublicAccessBlock, PutBucketVersioning, PutLifecycleConfiguration,
+        PutBucketPublicAccessBlock, PutBucketVersioning, PutEncryptionConfiguration, PutLifecycleConfiguration,
     }
     true {
         AbortMultipartUpload, BypassGovernanceRetention, GetObjectLegalHold, GetObjectRetention, PutObjectLegalHold,
@@ -39,7 +39,6 @@ const OTHERS: &[&str] = &[
     "GetBucketRequestPayment",
     "GetBucketTagging",
     "GetBucketWebsite",
-    "GetEncryptionConfiguration",
     "GetIntelligentTieringConfiguration",
     "GetInventoryConfiguration",
     "GetMetricsConfiguration",
@@ -58,7 +57,6 @@ const OTHERS: &[&str] = &[
     "PutBucketRequestPayment",
     "PutBucketTagging",
     "PutBucketWebsite",
-    "PutEncryptionConfiguration",
     "PutIntelligentTieringConfiguration",
     "PutInventoryConfiguration",
     "PutMetricsConfiguration",

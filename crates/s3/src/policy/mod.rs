@@ -14,6 +14,7 @@ mod statement;
 mod tests;
 
 pub use actions::Action;
+pub use condition::seconds;
 pub use keys::Key;
 pub use pattern::VALUE_MAX;
 pub use statement::{Policy, Request, Verdict, user_arn};

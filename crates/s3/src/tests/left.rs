@@ -361,7 +361,13 @@ fn a_stripe_that_is_being_written_is_not_left_behind() {
             let bucket = gate.make("b").await;
             let data = &gate.objects.data;
             let taken = data
-                .take((&bucket, "k"), &mut Broken(false), None, u64::MAX, &mut Blind)
+                .take(
+                    (&bucket, "k"),
+                    (&mut Broken(false), None),
+                    None,
+                    u64::MAX,
+                    &mut Blind,
+                )
                 .await;
             assert_eq!(taken.err(), Some(Error::Body("gone".into())));
             assert_eq!(
@@ -406,7 +412,7 @@ fn a_slow_body_keeps_its_claim() {
         let mut body = Slow(pool.clone(), 0);
         let data = &gate.objects.data;
         let taken = data
-            .take((&bucket, "k"), &mut body, None, u64::MAX, &mut Blind)
+            .take((&bucket, "k"), (&mut body, None), None, u64::MAX, &mut Blind)
             .await;
         assert_eq!(taken.map(|s| s.size).ok(), Some(STRIPE + 8));
     });
@@ -422,7 +428,13 @@ fn a_body_has_the_length_that_was_announced() {
             let mut body = Once(Some(Bytes::from_static(b"four")));
             let data = &gate.objects.data;
             let taken = data
-                .take((&bucket, "k"), &mut body, Some(length), u64::MAX, &mut Blind)
+                .take(
+                    (&bucket, "k"),
+                    (&mut body, None),
+                    Some(length),
+                    u64::MAX,
+                    &mut Blind,
+                )
                 .await;
             assert!(matches!(taken.err(), Some(Error::Body(_))), "{length}");
         }
@@ -431,7 +443,13 @@ fn a_body_has_the_length_that_was_announced() {
         let taken = gate
             .objects
             .data
-            .take((&bucket, "k"), &mut Broken(false), Some(1), u64::MAX, &mut Blind)
+            .take(
+                (&bucket, "k"),
+                (&mut Broken(false), None),
+                Some(1),
+                u64::MAX,
+                &mut Blind,
+            )
             .await;
         assert!(matches!(taken.err(), Some(Error::Body(e)) if e.starts_with("more")));
         assert_eq!(data_objects(&pool), before);
@@ -449,7 +467,10 @@ fn who_finds_no_room_is_told_so() {
             let (data, bucket) = (gate.objects.data.clone(), bucket.clone());
             drop(io::task::spawn_local(async move {
                 let to = (bucket.as_str(), "k");
-                drop(data.take(to, &mut Never, None, u64::MAX, &mut Blind).await);
+                drop(
+                    data.take(to, (&mut Never, None), None, u64::MAX, &mut Blind)
+                        .await,
+                );
             }));
         }
         io::task::yield_now().await;
@@ -467,7 +488,7 @@ fn an_index_stays_while_garbage_is_in_it() {
         let mut body = Once(Some(data_of(1)));
         let data = &gate.objects.data;
         let stored = data
-            .take((&bucket, "k"), &mut body, None, u64::MAX, &mut Blind)
+            .take((&bucket, "k"), (&mut body, None), None, u64::MAX, &mut Blind)
             .await
             .unwrap();
         gate.buckets.delete("b").await.unwrap();

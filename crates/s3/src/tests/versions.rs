@@ -29,13 +29,14 @@ impl Gate {
     ) -> Result<String> {
         let mut body = Once(Some(data.clone()));
         let (store, mut blind) = (&self.objects.data, Blind);
-        let stored = store.take((bucket, key), &mut body, None, u64::MAX, &mut blind);
+        let stored = store.take((bucket, key), (&mut body, None), None, u64::MAX, &mut blind);
         let new = New {
             stored: stored.await?,
             etag: "e".into(),
             attributes: Attributes::default(),
             checksum: None,
             lock: Default::default(),
+            sealed: None,
         };
         let put = self.objects.put(bucket, key, new, &terms(versioning)).await?;
         Ok(put.version().to_string())
@@ -53,7 +54,7 @@ impl Gate {
             Found::Marker(version, _) => return Ok(Some((version.to_string(), None))),
             Found::Nothing => return Ok(None),
         };
-        let reader = self.objects.data.reader(entry.data, entry.size, 0, entry.size);
+        let reader = self.objects.data.reader(&entry, (0, entry.size), None);
         let mut reader = reader.await?;
         let mut all = Vec::new();
         while let Some(chunk) = reader.next().await? {
@@ -634,13 +635,14 @@ fn a_locked_version_stays_whatever_is_asked() {
         let put = async |key: &str, lock: Lock, terms: &Terms| {
             let mut body = Once(Some(data_of(1)));
             let (store, mut blind) = (&gate.objects.data, Blind);
-            let stored = store.take((&bucket, key), &mut body, None, u64::MAX, &mut blind);
+            let stored = store.take((&bucket, key), (&mut body, None), None, u64::MAX, &mut blind);
             let new = New {
                 stored: stored.await.unwrap(),
                 etag: "e".into(),
                 attributes: Attributes::default(),
                 checksum: None,
                 lock,
+                sealed: None,
             };
             let put = gate.objects.put(&bucket, key, new, terms).await?;
             Ok::<_, Error>(put.version().to_string())

@@ -34,6 +34,8 @@ pub enum S3Command {
     Quota(Quota),
     /// How much users and buckets may ask of each gateway in a minute
     Ratelimit(Ratelimit),
+    /// What was asked, by users, buckets, hours and operations: of gateways with --s3-usage-log
+    Usage(Usage),
     /// Look whether what is written fits together; changes nothing, and gateways may go on. Fails where something does not
     Check(Check),
 }
@@ -54,6 +56,12 @@ pub struct Serve {
     /// Address to listen on; what is not loopback wants --s3-cert, or a proxy with TLS in front
     #[arg(long, value_name = "ADDRESS", default_value = LISTEN)]
     pub listen: SocketAddr,
+    /// Address of /metrics for Prometheus, in plain HTTP for whoever asks; else there is none
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<SocketAddr>,
+    /// As /metrics calls this gateway, which tells it from others; else its machine and port
+    #[arg(long, value_name = "NAME", requires = "metrics")]
+    pub metrics_name: Option<String>,
     #[command(flatten)]
     pub tuning: Tuning,
 }
@@ -69,6 +77,18 @@ pub struct Tuning {
     /// Its key in PEM
     #[arg(id = "key_file", long = "s3-key", value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
+    /// Write down how much is asked, by users, buckets, hours and operations (`skep s3 usage`)
+    #[arg(long = "s3-usage-log")]
+    pub usage_log: bool,
+    /// Days after which what was written down goes
+    #[arg(long = "s3-usage-keep", value_name = "DAYS", default_value_t = 400, requires = "usage_log", value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    pub usage_days: u64,
+    /// File with keys of the gateway's own (SSE-S3): lines with a name and 32 bytes in base64. The first encrypts, all decrypt
+    #[arg(long = "s3-master-key", value_name = "FILE")]
+    pub master_keys: Option<PathBuf>,
+    /// Take clients' keys (SSE-C) without TLS, too: behind a proxy that has it
+    #[arg(long = "s3-customer-keys-without-tls")]
+    pub plain_keys: bool,
     /// Seconds that replaced and deleted data stay, for readers that have begun
     #[arg(long = "s3-gc-wait", value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub gc_wait: u64,
@@ -84,6 +104,10 @@ impl Tuning {
     /// Files with certificate and key, if S3 is served by TLS.
     pub fn tls(&self) -> Option<(PathBuf, PathBuf)> {
         self.cert.clone().zip(self.key.clone())
+    }
+
+    pub fn usage_keep(&self) -> Option<u64> {
+        self.usage_log.then_some(self.usage_days)
     }
 
     pub fn scheme(&self) -> &'static str {
@@ -241,6 +265,54 @@ pub enum QuotaScope {
 }
 
 #[derive(Debug, ClapArgs)]
+pub struct Usage {
+    #[command(subcommand)]
+    pub command: UsageCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum UsageCommand {
+    /// Show it
+    Show {
+        /// These operations alone
+        #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+        categories: Vec<String>,
+        /// Each hour
+        #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
+        show_log_entries: bool,
+        /// The sums of users
+        #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
+        show_log_sum: bool,
+        #[command(flatten)]
+        of: UsageOf,
+    },
+    /// Remove it
+    Trim {
+        /// Of all users, and all of it
+        #[arg(long = "yes-i-really-mean-it")]
+        really: bool,
+        #[command(flatten)]
+        of: UsageOf,
+    },
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct UsageOf {
+    #[arg(long, value_name = "USER")]
+    pub uid: Option<String>,
+    #[arg(long, value_name = "BUCKET")]
+    pub bucket: Option<String>,
+    /// Hours that begin from this time on: YYYY-MM-DD, or YYYY-MM-DD HH:MM:SS, in UTC
+    #[arg(long, value_name = "DATE", value_parser = parse_date)]
+    pub start_date: Option<u64>,
+    /// And before this one
+    #[arg(long, value_name = "DATE", value_parser = parse_date)]
+    pub end_date: Option<u64>,
+    #[command(flatten)]
+    pub how: How,
+}
+
+#[derive(Debug, ClapArgs)]
 pub struct Ratelimit {
     #[command(subcommand)]
     pub command: RatelimitCommand,
@@ -308,5 +380,35 @@ fn parse_max_size(text: &str) -> Result<i64, String> {
     match text.parse::<i64>() {
         Ok(n) => Ok(n.max(-1)),
         Err(_) => parse_size(text).map(|n| n as i64),
+    }
+}
+
+/// Milliseconds since 1970 of `2026-11-26`, or of that day and a time, in UTC.
+fn parse_date(text: &str) -> Result<u64, String> {
+    let padded = match text.len() {
+        10 => format!("{text}T00:00:00Z"),
+        _ => format!("{}Z", text.trim_end_matches('Z')),
+    };
+    let at = backup::time::parse(&padded).map(|s| s * 1000);
+    at.ok_or_else(|| "a date is YYYY-MM-DD, or YYYY-MM-DD HH:MM:SS, in UTC".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        for (text, ms) in [
+            ("1970-01-02", 86_400_000),
+            ("2026-11-26", 1_795_651_200_000),
+            ("2026-11-26 16:00:00", 1_795_708_800_000),
+            ("2026-11-26T16:00:00Z", 1_795_708_800_000),
+        ] {
+            assert_eq!(parse_date(text), Ok(ms), "{text}");
+        }
+        for text in ["", "x", "2026-13-01", "2026-11-26 25:00:00", "26.11.2026"] {
+            assert!(parse_date(text).is_err(), "{text}");
+        }
     }
 }

@@ -1,20 +1,19 @@
 //! `skep s3`: users and keys of the object gateway, and a gateway by itself.
 
 pub mod args;
+mod connect;
 mod quota;
 mod rate;
+mod usage;
 
-use crate::options::{ClusterArgs, Format};
-use ::client::{Client, Conf};
-use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, Settings, User};
+use crate::options::Format;
+use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, Masters, Settings, User};
 use args::{How, KeyCommand, S3Command, Serve, UserCommand};
+use connect::{connect, failed};
 use io::socket::Listener;
 use node::Error;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-/// What administration waits for the cluster, and a gateway for one operation.
-const WITHIN: Duration = Duration::from_secs(60);
 
 pub fn run(args: &args::S3) -> Result<(), Error> {
     let done = match &args.command {
@@ -24,24 +23,13 @@ pub fn run(args: &args::S3) -> Result<(), Error> {
         S3Command::Bucket(bucket) => io::task::block_on(quota::of_buckets(&bucket.command)),
         S3Command::Quota(quota) => io::task::block_on(quota::of_quota(&quota.command)),
         S3Command::Ratelimit(rate) => io::task::block_on(rate::of_rate(&rate.command)),
+        S3Command::Usage(usage) => io::task::block_on(usage::of_usage(&usage.command)),
         S3Command::Check(check) => io::task::block_on(check_all(check)),
     };
     done.map_err(|source| Error::Io {
         what: "runtime".into(),
         source,
     })?
-}
-
-fn failed(e: impl std::fmt::Display) -> Error {
-    Error::Usage(e.to_string())
-}
-
-async fn connect(c: &ClusterArgs) -> Result<Client, Error> {
-    let mut conf = Conf::read(&c.conf, &c.name, c.keyring.as_deref()).map_err(failed)?;
-    conf.connect_timeout = WITHIN;
-    conf.op_timeout = Some(WITHIN);
-    conf.mon_timeout = Some(WITHIN);
-    Client::connect(conf).await.map_err(failed)
 }
 
 async fn serve_alone(args: &Serve) -> Result<(), Error> {
@@ -56,6 +44,13 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
             Some(opened.map_err(|e| failed(format!("--s3-cert and --s3-key: {e}")))?)
         }
     };
+    let masters = match &args.tuning.master_keys {
+        None => Masters::default(),
+        Some(file) => {
+            let opened = Masters::open(file).await;
+            opened.map_err(|e| failed(format!("--s3-master-key: {e}")))?
+        }
+    };
     let listener = Listener::bind(args.listen).map_err(refused)?;
     let listen = listener.local_addr().map_err(refused)?;
     let client = connect(&args.cluster).await?;
@@ -64,8 +59,20 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         split_at: args.tuning.split_at,
         day: Duration::from_secs(args.tuning.lifecycle_day),
         domains: args.tuning.domains.clone(),
+        usage_keep: args.tuning.usage_keep(),
+        plain_keys: args.tuning.plain_keys,
+        masters,
     };
-    let gateway = Gateway::open(&client, &settings).await.map_err(failed)?;
+    let registry = metrics::Registry::default();
+    let gateway = Gateway::open(&client, &settings, &registry)
+        .await
+        .map_err(failed)?;
+    if let Some(addr) = args.metrics {
+        let own = || format!("{}.{}", io::files::hostname(), listen.port());
+        let name = args.metrics_name.clone().unwrap_or_else(own);
+        let shown = node::show_metrics_of_gateway(addr, &name, &registry);
+        shown.map_err(|source| Error::Listen { addr, source })?;
+    }
     let acceptor = listener.start().map_err(refused)?;
     println!("S3 at {}://{listen}", args.tuning.scheme());
     let why = gateway

@@ -6,6 +6,24 @@ use crate::row::Inode;
 use messages::fs::cap;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What clients may keep of what they were told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caching {
+    /// They ask each time.
+    Nothing,
+    /// What all may have together; and a directory is one client's that changes it alone.
+    Shared,
+    /// Who is alone buffers what it changes, too.
+    Exclusive,
+}
+
+/// Capabilities of one client from which on listings give it no more.
+pub const CLIENT_MAX: usize = 1 << 20;
+/// So many requests about a directory in a row make it their client's own, also where others have looked at it before.
+const ALONE: u32 = 8;
+/// What was shown in so many messages is kept apart; the oldest are taken together then.
+const SHOWN_MAX: usize = 16;
+
 #[derive(Debug, Clone, Default)]
 pub struct Cap {
     pub id: u64,
@@ -21,6 +39,8 @@ pub struct Cap {
     pub seen: u64,
     /// Since when something is being revoked.
     pub revoked_at: Option<std::time::Duration>,
+    /// What messages that it may not have heard yet gave it, by their numbers.
+    pub shown: Vec<(u32, u32)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +55,8 @@ pub struct InodeCaps {
     pub holders: BTreeMap<ClientId, Cap>,
     pub frozen: Vec<Frozen>,
     pub waiting: BTreeSet<RequestId>,
+    /// Of a directory: who was shown it last, and how often in a row.
+    pub run: (ClientId, u32),
 }
 
 /// What nobody else may be given while one has these bits.
@@ -67,12 +89,34 @@ pub fn against(have: u32) -> u32 {
 pub const SHARED: u32 = cap::PIN | cap::AS | cap::LS | cap::XS;
 
 impl Cap {
+    /// The message that was numbered last says all that it has.
+    pub fn show(&mut self) {
+        let bits = self.pending;
+        self.shown.pop_if(|(_, before)| *before & !bits == 0);
+        if self.shown.len() >= SHOWN_MAX {
+            let (_, oldest) = self.shown.remove(0);
+            if let Some((_, next)) = self.shown.first_mut() {
+                *next |= oldest;
+            }
+        }
+        self.shown.push((self.last_sent, bits));
+    }
+
     pub fn reads(&self) -> bool {
         self.wanted & (cap::FR | cap::FC) != 0
     }
 
     pub fn writes(&self) -> bool {
         self.wanted & (cap::FW | cap::FB) != 0
+    }
+
+    /// What it may wait for, and does not ask for a second time. What it could cache it is given with the next answer: a directory that
+    /// several change would go to and fro.
+    pub fn awaited(&self, inode: &Inode) -> u32 {
+        if !inode.is_file() {
+            return 0;
+        }
+        self.wanted | if self.writes() { cap::AS | cap::FW } else { 0 }
     }
 
     /// What it is given without having asked, besides what it wants.
@@ -101,6 +145,22 @@ impl InodeCaps {
             .fold(0, |m, f| m | f.mask)
     }
 
+    /// The same but for what this request keeps back.
+    pub fn frozen_by_others(&self, client: ClientId, request: RequestId) -> u32 {
+        self.frozen
+            .iter()
+            .filter(|f| f.except != Some(client) && f.request != request)
+            .fold(0, |m, f| m | f.mask)
+    }
+
+    /// The client is shown the directory.
+    pub fn shown_to(&mut self, client: ClientId) {
+        self.run = match self.run {
+            (last, n) if last == client => (client, n.saturating_add(1)),
+            _ => (client, 1),
+        };
+    }
+
     pub fn wants(&self) -> u32 {
         self.holders.values().fold(0, |m, c| m | c.wanted)
     }
@@ -117,16 +177,16 @@ impl InodeCaps {
         self.holders.is_empty() && self.frozen.is_empty() && self.waiting.is_empty()
     }
 
-    /// What it may have, by who else uses the inode, and what is kept back.
-    pub fn allowed(&self, client: ClientId, inode: &Inode, caching: bool) -> u32 {
+    /// What it may have, by who else uses the inode.
+    pub fn allowed(&self, client: ClientId, inode: &Inode, caching: Caching) -> u32 {
         let Some(cap) = self.holders.get(&client) else {
             return 0;
         };
-        let bits = match caching {
-            false => self.asking(cap, inode),
-            true => self.caching(client, cap, inode),
-        };
-        bits & !self.frozen_for(client)
+        match caching {
+            Caching::Nothing => self.asking(cap, inode),
+            Caching::Shared => self.sharing(client, cap, inode),
+            Caching::Exclusive => self.caching(client, cap, inode),
+        }
     }
 
     /// Nothing is cached: readers read, writers write, all at the objects.
@@ -141,6 +201,26 @@ impl InodeCaps {
             }
         }
         bits
+    }
+
+    /// All cache what nobody can change but by asking, and contents of files that nobody writes. Who changes a directory alone keeps what
+    /// it knows of it: without Fx a client gives up Fs with each change of its own.
+    pub fn sharing(&self, client: ClientId, c: &Cap, inode: &Inode) -> u32 {
+        if inode.is_dir() {
+            let alone = self.holders.len() == 1 || self.run.0 == client && self.run.1 >= ALONE;
+            return SHARED | cap::FS | if alone { cap::FX } else { 0 };
+        }
+        let alone = if self.holders.len() == 1 { cap::FX } else { 0 };
+        if !self.holders.values().any(Cap::writes) {
+            return SHARED | cap::FS | cap::FC | cap::FR | alone;
+        }
+        let mut others = self.holders.iter().filter(|(k, _)| **k != client).map(|(_, o)| o);
+        if others.all(|o| !o.reads() && !o.writes()) {
+            // What it wrote it knows itself.
+            return SHARED | cap::FS | cap::FX | cap::FR | cap::FW;
+        }
+        let read = if c.reads() { cap::FR } else { 0 };
+        SHARED | read | if c.writes() { cap::FW } else { 0 }
     }
 
     /// Who is alone may do everything; several may all read, or some write, where nobody caches.

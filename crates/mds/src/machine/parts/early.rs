@@ -58,6 +58,8 @@ pub enum Broken {
     Twice,
     /// What clients say again is not heard.
     Deaf,
+    /// What others cache is changed without asking it back.
+    Rash,
 }
 
 impl Early {

@@ -1,5 +1,6 @@
 //! What goes into the machine, and what comes out.
 
+use super::caps::Caching;
 use super::loads::{PageRead, Read};
 use super::traces::Trace;
 use super::tx::{ClientId, Conn};
@@ -158,8 +159,7 @@ pub struct Now {
 pub struct Options {
     /// Rows that nobody uses are kept in so much memory.
     pub cache_bytes: usize,
-    /// Clients cache what they may; false: they ask each time.
-    pub caching: bool,
+    pub caching: Caching,
     /// Changes are answered before they are durable, where a client can bring them back.
     pub early: bool,
     /// How long clients may take to come back after a restart.
@@ -170,7 +170,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             cache_bytes: 256 << 20,
-            caching: false,
+            caching: Caching::Shared,
             early: true,
             reconnect: Duration::from_secs(45),
         }

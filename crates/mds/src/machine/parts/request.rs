@@ -23,6 +23,8 @@ pub struct Request {
     pub phase: Phase,
     /// Its client had an answer by the server before.
     pub is_replay: bool,
+    /// What its client gave up with it is taken back: once, since it says how things were when it was sent.
+    pub heard_releases: bool,
 }
 
 /// What a request has begun that it must not begin again.
@@ -43,6 +45,11 @@ impl Request {
         if self.phase == Phase::Cutting(id) {
             self.phase = Phase::Cut;
         }
+    }
+
+    /// It is about more than looking.
+    pub fn changes(&self) -> bool {
+        self.m.op & 0x1000 != 0
     }
 
     /// When the change was made, by the client's clock.

@@ -2,10 +2,11 @@
 
 use super::{Answer, Request};
 use crate::access::Wish;
+use crate::machine::parts::caps::EVERY_F;
 use crate::machine::{Machine, Result, Stop, Tx};
 use crate::row::{Inode, Job, Key, ROOT, Row, job};
 use bytes::Bytes;
-use messages::fs::Layout;
+use messages::fs::{Layout, cap};
 use types::Errno;
 
 const POLICY: Wish = Wish {
@@ -45,6 +46,9 @@ impl Machine {
         let inode = self.live(r)?;
         self.check_access(r, &inode, None, POLICY)?;
         self.realms_of(&inode)?;
+        // Whoever has all shared capabilities trusts its times.
+        self.withhold(r, inode.ino, cap::XS | cap::XX, None)?;
+        let inode = self.inode(inode.ino)?;
         let text = match &value {
             Some(v) => Some(
                 std::str::from_utf8(v)
@@ -157,10 +161,13 @@ impl Machine {
     fn put_layout(&mut self, r: &mut Request, inode: &Inode, layout: Layout, ns: String) -> Result<Answer> {
         self.check_layout(&layout)?;
         self.check_access(r, inode, None, POLICY)?;
-        if inode.is_file() {
-            // Who has it open learns of it before writing anything.
-            self.withhold(r, inode.ino, crate::machine::parts::caps::EVERY_F, None)?;
-        }
+        // Who has a file open learns of it before writing anything.
+        let back = if inode.is_file() {
+            EVERY_F
+        } else {
+            cap::XS | cap::XX
+        };
+        self.withhold(r, inode.ino, back, None)?;
         let inode = self.inode(inode.ino)?;
         if !inode.is_dir() && !inode.is_file() {
             return Err(Errno::EINVAL.into());
@@ -238,8 +245,12 @@ impl Machine {
         if new_realm {
             self.send_split(inode.ino);
         }
-        self.tell_quota(inode.ino);
+        let ended = inode.has_quota();
         let inode = self.inode(inode.ino)?;
+        if ended && !inode.has_quota() {
+            self.send_quota(&inode);
+        }
+        self.tell_quota(inode.ino);
         Ok(self.target(r, &inode))
     }
 

@@ -24,7 +24,11 @@ impl Machine {
                 false => cap::FX,
             };
         }
-        self.withhold(r, inode.ino, back, Some(r.client))
+        // Most requests are answered in this turn: nothing has to be kept back for them.
+        match self.have_others(r.client, inode.ino, back) {
+            true => self.withhold(r, inode.ino, back, Some(r.client)),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn lookup(&mut self, r: &mut Request) -> Result<Answer> {

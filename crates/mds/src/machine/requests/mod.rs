@@ -56,6 +56,7 @@ impl Machine {
             frozen: BTreeSet::new(),
             phase: Phase::New,
             is_replay,
+            heard_releases: false,
         };
         self.requests.insert(id, request);
         self.runnable.push_back(id);
@@ -71,23 +72,28 @@ impl Machine {
         }
     }
 
-    fn run(&mut self, mut r: Request) {
+    fn run(&mut self, r: Request) {
         let may = match self.state {
             MdsState::Active => true,
             MdsState::ClientReplay => self.replays.is_next(r.client, r.id),
             _ => false,
         };
-        let changes = r.m.op & 0x1000 != 0;
         if !may {
             self.requests.insert(r.id, r);
             return;
         }
-        if changes && self.wb.is_full() || self.waits_for_traces(&r.m) {
+        if r.changes() && self.wb.is_full() || self.waits_for_traces(&r.m) {
             self.wb.waiting.push(r.id);
             self.requests.insert(r.id, r);
             return;
         }
         self.begin_run(r.client);
+        self.serving = Some(r.client);
+        self.carry_out_or_leave(r);
+        self.serving = None;
+    }
+
+    fn carry_out_or_leave(&mut self, mut r: Request) {
         self.replays.running = r.is_replay;
         let outcome = self.carry_out(&mut r);
         self.replays.running = false;
@@ -110,7 +116,7 @@ impl Machine {
     fn carry_out(&mut self, r: &mut Request) -> Result<Answer> {
         if r.phase == Phase::New {
             let m = r.m.clone();
-            if !r.is_replay {
+            if !r.is_replay && !std::mem::replace(&mut r.heard_releases, true) {
                 self.aside(|machine| machine.embedded_releases(r.client, &m.releases));
             }
             let made = self

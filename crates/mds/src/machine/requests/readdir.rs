@@ -2,11 +2,11 @@
 
 use super::{Answer, READ, Request};
 use crate::machine::reply::listing;
-use crate::machine::{Machine, Result, Stop};
-use crate::row::{Key, NOSNAP, Row, name_hash};
+use crate::machine::{Caching, Machine, Result, Stop};
+use crate::row::{Inode, Key, NOSNAP, Row, name_hash};
 use crate::table::Position;
 use bytes::Bytes;
-use messages::fs::{InodeStat, LeaseStat, readdir_flag};
+use messages::fs::{InodeStat, LeaseStat, cap, readdir_flag};
 use types::Errno;
 
 /// About what the real server sends in one page.
@@ -14,6 +14,8 @@ const BYTES_MAX: usize = 512 << 10;
 /// Of an entry, besides its name.
 const ENTRY_BYTES: usize = 360;
 const ENTRIES_MAX: usize = 2048;
+
+type Entry = (Bytes, LeaseStat, InodeStat);
 
 /// Names of a page, and whether there are more.
 pub(crate) struct Names {
@@ -75,6 +77,7 @@ impl Machine {
         }
         self.realms_of(&at.inode)?;
         if from.is_none() {
+            self.exact(r, &at.inode, cap::FS)?;
             self.may_lend(r, at.inode.ino)?;
         }
         let names = self.live_names(at.inode.ino, &from, &limits)?;
@@ -87,12 +90,7 @@ impl Machine {
         if !missing.is_empty() {
             return Err(Stop::Load(missing));
         }
-        let mut entries: Vec<(Bytes, LeaseStat, InodeStat)> = Vec::with_capacity(names.entries.len());
-        for (name, ino) in names.entries {
-            let inode = self.inode(ino)?;
-            let stat = self.stat_listed(r.client, &inode);
-            entries.push((name, Self::no_lease(), stat));
-        }
+        let entries = self.list(r, &at.inode, names.entries)?;
         let mut answer = self.target(r, &at.inode);
         if from.is_none()
             && let Some(stat) = &mut answer.trace.target
@@ -101,6 +99,30 @@ impl Machine {
         }
         answer.extra = listing(&entries, flags(from.is_none(), names.end));
         Ok(answer)
+    }
+
+    /// Each with a capability, so that a stat of it asks nobody, as far as there is room.
+    fn list(&mut self, r: &Request, dir: &Inode, names: Vec<(Bytes, u64)>) -> Result<Vec<Entry>> {
+        let realm = self.realm_cached(dir);
+        let mut room = self.room_for_caps(r.client);
+        let (mut entries, mut kept) = (Vec::with_capacity(names.len()), Vec::new());
+        for (name, ino) in names {
+            let inode = self.inode(ino)?;
+            let held = self.sessions.get(r.client).is_some_and(|s| s.caps.contains(&ino));
+            // The realm of one that has its own is not told with this answer.
+            let gives = self.options.caching != Caching::Nothing
+                && (held || room > 0)
+                && self.realm_cached(&inode) == realm;
+            room -= usize::from(gives && !held);
+            let stat = self.stat_listed(r, &inode, gives);
+            if gives && inode.is_dir() && stat.cap.caps & cap::FS == 0 {
+                kept.push(ino);
+            }
+            entries.push((name, Self::no_lease(), stat));
+        }
+        // Who was alone with it is not any more.
+        kept.into_iter().for_each(|ino| self.settle(ino));
+        Ok(entries)
     }
 
     /// A page of names that are in memory; what is missing is read first.

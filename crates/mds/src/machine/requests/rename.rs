@@ -8,6 +8,7 @@ use crate::machine::{Machine, Result, Tx};
 use crate::row::{Dentry, Inode, Key, Row};
 use bytes::Bytes;
 use messages::fs::cap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use types::Errno;
 
@@ -39,15 +40,21 @@ impl Machine {
         self.check_access(r, &m.to.dir.inode, Some(&m.to.name), WRITE)?;
         self.check_move(&m)?;
         if m.replaced.as_ref().is_some_and(|i| i.ino == m.moved.ino) {
-            // Two names of one inode: nothing happens.
+            // Two names of one inode: nothing happens. A client takes the old one for gone, as long as it trusts its directory.
+            for dir in [m.from.dir.inode.ino, m.to.dir.inode.ino] {
+                self.withhold(r, dir, cap::FS | cap::FX, None)?;
+            }
             return self.named_answer(r, m.to.dir.inode.ino, &m.to.name, Some(m.moved.ino));
         }
         self.realms_of(&m.moved)?;
         self.realms_of(&m.to.dir.inode)?;
         self.give_back(r, &m)?;
         let answer = self.carry_out_move(r, &m)?;
-        if m.moved.is_dir() {
-            // What others ask for below it looks at what is above, and may have been answered before: it would be said again behind this.
+        // What others ask for below a directory looks at what is above, and may have been answered before: it would be said again behind this.
+        // And a client takes other names of a replaced file for gone when it lets go of the request, which is when it is told that
+        // this is durable: behind an early answer it would have begun to trust their directories again.
+        let has_names = m.replaced.as_ref().is_some_and(|i| i.nlink > 1);
+        if m.moved.is_dir() || has_names {
             self.early.made = self.tx;
         }
         Ok(answer)
@@ -77,10 +84,18 @@ impl Machine {
 
     fn give_back(&mut self, r: &mut Request, m: &Move) -> Result<()> {
         // A client takes the other names of a replaced file for gone, as long as it trusts a directory without a pause.
-        let pause = m.replaced.as_ref().is_some_and(|i| i.nlink > 1);
-        let keeps = (!pause).then_some(r.client);
-        for dir in [m.from.dir.inode.ino, m.to.dir.inode.ino] {
-            self.withhold(r, dir, cap::FS | cap::FX, keeps)?;
+        let pause = m.replaced.as_ref().filter(|i| i.nlink > 1);
+        let keeps = pause.is_none().then_some(r.client);
+        let (from, to) = (m.from.dir.inode.ino, m.to.dir.inode.ino);
+        // The answer shows the one that the name is in now; what the other is like is not known to the client either.
+        self.withhold(r, from, cap::FS | cap::FX, keeps.filter(|_| from == to))?;
+        self.withhold(r, to, cap::FS | cap::FX, keeps)?;
+        let others: BTreeSet<u64> = pause
+            .into_iter()
+            .flat_map(|i| i.links.iter().map(|l| l.0))
+            .collect();
+        for dir in others {
+            self.withhold(r, dir, cap::FS | cap::FX, None)?;
         }
         self.withhold(r, m.moved.ino, cap::LS | cap::LX, None)?;
         if let Some(i) = &m.replaced {

@@ -1,5 +1,7 @@
 //! The machine against a pool in memory: what is acknowledged stays, whenever the server dies.
 
+mod cache;
+mod caching;
 mod crash;
 mod deaths;
 mod early;
@@ -20,7 +22,7 @@ use world::World;
 
 fn world() -> World {
     world_of(Options {
-        caching: false,
+        caching: Caching::Nothing,
         ..Options::default()
     })
 }
@@ -390,7 +392,7 @@ fn a_large_directory_lies_in_many_objects() {
 
 fn caching() -> World {
     world_of(Options {
-        caching: true,
+        caching: Caching::Exclusive,
         ..Options::default()
     })
 }
@@ -447,7 +449,7 @@ fn a_directory_that_changes_is_trusted_by_nobody_else() {
 
 #[test]
 fn scripts_of_both_policies_end_the_same() {
-    for caching in [false, true] {
+    for caching in [Caching::Nothing, Caching::Shared, Caching::Exclusive] {
         let mut w = world_of(Options {
             caching,
             ..Options::default()

@@ -102,7 +102,7 @@ fn world() -> World {
 
 fn world_of(cache_bytes: usize) -> World {
     let mut w = World::new(Options {
-        caching: false,
+        caching: Caching::Nothing,
         cache_bytes,
         ..Options::default()
     });

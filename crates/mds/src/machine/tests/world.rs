@@ -1,5 +1,6 @@
 //! A machine, a pool in memory that keeps what was written, and clients that answer as real ones do.
 
+use super::cache::{Cache, entries};
 use crate::journal::{self, Head};
 use crate::machine::parts::early::Broken;
 use crate::machine::*;
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use denc::{Decode, Encode};
 use messages::fs::{
     Args, CapRecord, Features, FilePath, MClientCaps, MClientReconnect, MClientReply, MClientRequest,
-    MClientSession, MClientSnap, cap_op, op, session_op,
+    MClientSession, MClientSnap, Release, SetAttr, cap_op, op, session_op, setattr,
 };
 use messages::mon::Body;
 use messages::osd;
@@ -97,6 +98,9 @@ pub struct FakeClient {
     pub last: Option<Message>,
     /// It does not give back what it is asked for.
     pub stubborn: bool,
+    pub cache: Cache,
+    /// How many capabilities it was asked to keep.
+    pub recalled: Option<u32>,
 }
 
 pub struct World {
@@ -116,6 +120,10 @@ pub struct World {
     pub still: bool,
     /// Appends take longer than all else.
     pub slow: bool,
+    /// What clients take for true is looked at in each step.
+    pub watched: bool,
+    /// What a client took for true when it was not any more.
+    pub stale: Option<String>,
     options: Options,
 }
 
@@ -169,6 +177,8 @@ impl World {
             millis: 0,
             still: false,
             slow: false,
+            watched: false,
+            stale: None,
             options,
         };
         let now = w.now();
@@ -202,6 +212,12 @@ impl World {
         for (ino, ic) in &self.m.caps {
             assert_eq!(ic.conflict(), None, "of inode {ino:x}: {ic:?}");
         }
+        let stale = if self.watched { self.stale() } else { None };
+        assert!(
+            stale.is_none() || self.m.early.broken == Some(Broken::Rash),
+            "{stale:?}"
+        );
+        self.stale = self.stale.take().or(stale);
         let is_slow = |e: &Effect| matches!(e, Effect::Append { .. } | Effect::Nudge { .. });
         let quick = self.effects.iter().position(|e| !is_slow(e));
         let next = quick.filter(|_| self.slow).unwrap_or(0);
@@ -491,7 +507,9 @@ impl World {
                 }
                 let dir = reply.trace.dentry.as_ref().map(|d| d.dir.clone());
                 let target = reply.trace.target.as_deref().cloned();
-                for stat in [dir, target].into_iter().flatten() {
+                let listed = entries(&reply);
+                let entries = listed.0.iter().map(|(_, stat)| stat.clone());
+                for stat in [dir, target].into_iter().flatten().chain(entries) {
                     if stat.cap.caps != 0 && stat.snapid == NOSNAP {
                         let record = c.caps.entry(stat.ino).or_default();
                         record.ino = stat.ino;
@@ -499,8 +517,12 @@ impl World {
                         record.issued |= stat.cap.caps;
                         record.wanted |= stat.cap.wanted;
                         c.seqs.insert(stat.ino, stat.cap.seq);
+                        let (had, has) = (record.issued & !stat.cap.caps, record.issued);
+                        c.cache.gained(stat.ino, had, has);
+                        c.cache.see_stat(&stat);
                     }
                 }
+                c.cache.see_names(&reply, &listed, c.asked.get(&m.tid), &c.caps);
                 let target = reply.trace.target.as_ref().map_or(0, |t| t.ino);
                 let was_unsafe = match reply.safe {
                     true => {
@@ -523,8 +545,12 @@ impl World {
                     return;
                 };
                 c.seqs.insert(caps.ino, caps.seq);
+                if matches!(caps.op, cap_op::GRANT | cap_op::REVOKE | cap_op::TRUNC) {
+                    c.cache.see_caps(&caps);
+                }
                 if caps.op == cap_op::REVOKE && !c.stubborn {
                     record.issued &= caps.caps;
+                    c.cache.lost(caps.ino, record.issued);
                     let ack = MClientCaps {
                         op: cap_op::UPDATE,
                         ino: caps.ino,
@@ -536,6 +562,7 @@ impl World {
                     };
                     self.say(conn, ack.message(0));
                 } else if caps.op == cap_op::GRANT {
+                    c.cache.gained(caps.ino, record.issued, caps.caps);
                     record.issued = caps.caps;
                 }
             }
@@ -547,6 +574,9 @@ impl World {
             osd::kind::COMMAND_REPLY => self.told.push(osd::MCommandReply::from_message(m).unwrap()),
             MClientSession::KIND => {
                 let s = MClientSession::from_message(m).unwrap();
+                if s.op == session_op::RECALL_STATE {
+                    self.clients.get_mut(&id).unwrap().recalled = Some(s.max_caps);
+                }
                 self.clients.get_mut(&id).unwrap().closed |= s.op == session_op::CLOSE;
             }
             _ => {}
@@ -572,6 +602,26 @@ impl World {
             path: FilePath::new(ino, String::new()),
             path2: FilePath::new(0, name.to_string()),
             data: value.into(),
+            ..MClientRequest::default()
+        };
+        self.ask_of(id, tid, m);
+        tid
+    }
+
+    /// Sets a mode, and gives up with the request what it has of an inode.
+    pub fn ask_mode_giving_up(&mut self, id: u64, ino: u64, mode: u32, given: Release) -> u64 {
+        let c = self.clients.get_mut(&id).unwrap();
+        c.next_tid += 1;
+        let tid = c.next_tid - 1;
+        let m = MClientRequest {
+            op: op::SETATTR,
+            path: FilePath::new(ino, String::new()),
+            args: Args::of_setattr(&SetAttr {
+                mask: setattr::MODE,
+                mode,
+                ..SetAttr::default()
+            }),
+            releases: vec![given],
             ..MClientRequest::default()
         };
         self.ask_of(id, tid, m);
@@ -670,6 +720,7 @@ impl World {
         let c = self.clients.get_mut(&id).unwrap();
         let record = c.caps.get_mut(&ino).unwrap();
         record.issued &= bits;
+        c.cache.lost(ino, record.issued);
         let m = MClientCaps {
             op: cap_op::UPDATE,
             ino,

@@ -1,7 +1,7 @@
 //! Options of one running metadata server.
 
 use super::{Answer, Args, Told, list, text};
-use crate::machine::Machine;
+use crate::machine::{Caching, Machine};
 use serde_json::{Value, json};
 use std::time::Duration;
 use types::Errno;
@@ -13,12 +13,14 @@ const RECONNECT_MAX: u64 = 3600;
 const CACHE: &str = "mds_cache_memory_limit";
 const RECONNECT: &str = "mds_reconnect_timeout";
 const EARLY: &str = "mds_early_reply";
+const SHARED: &str = "mds_shared_caps";
 
-fn all(m: &Machine) -> [(&'static str, String); 3] {
+fn all(m: &Machine) -> [(&'static str, String); 4] {
     [
         (CACHE, m.options.cache_bytes.to_string()),
         (RECONNECT, m.options.reconnect.as_secs().to_string()),
         (EARLY, m.options.early.to_string()),
+        (SHARED, (m.options.caching != Caching::Nothing).to_string()),
     ]
 }
 
@@ -54,6 +56,10 @@ pub fn set(m: &mut Machine, args: &Args) -> Answer {
     match name {
         CACHE => m.options.cache_bytes = number(CACHE_BYTES_MIN as u64, 1 << 40)? as usize,
         RECONNECT => m.options.reconnect = Duration::from_secs(number(1, RECONNECT_MAX)?),
+        SHARED => {
+            let on: bool = value.parse().map_err(|_| wrong("true or false".into()))?;
+            m.cache(if on { Caching::Shared } else { Caching::Nothing });
+        }
         EARLY => m.options.early = value.parse().map_err(|_| wrong("true or false".into()))?,
         _ => return Err(unknown("setting", name)),
     }

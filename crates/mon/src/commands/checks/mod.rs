@@ -3,6 +3,7 @@
 //! A check has the code, severity and wording of the real one's. Nothing is remembered: a check is raised
 //! exactly while its cause is there.
 
+mod alarms;
 mod backups;
 mod check;
 mod cluster;
@@ -56,6 +57,7 @@ impl Report {
         slow_disk::health(ctx, &mut found);
         crashes::recent(ctx, &mut found);
         backups::backups(ctx, &mut found);
+        alarms::alarms(ctx, &mut found);
         if !ctx.state.mgrmap.available {
             found.push(warn("MGR_DOWN", "no active mgr".into(), 0, vec![]));
         }

@@ -33,7 +33,6 @@ fn refused(cmd: &Command, _: &Context<'_>) -> Outcome {
 
 #[rustfmt::skip]
 pub const TABLE: &[Spec] = &[
-    away("alerts", "r", "alerts send"),
     away("influx", "rw", "influx config-set key:str value:str"),
     away("influx", "r", "influx config-show"),
     away("influx", "rw", "influx send"),

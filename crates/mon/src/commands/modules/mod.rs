@@ -1,5 +1,6 @@
 //! What modules of Ceph's manager answer, where there is more to it than a word.
 
+pub mod alerts;
 pub mod balancer;
 pub mod crash;
 pub mod device;

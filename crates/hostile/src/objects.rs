@@ -1,0 +1,77 @@
+//! What browsers and clients of S3 send that this house reads itself: forms, their policies, the XML of a bucket's encryption.
+//!
+//! Framing: a byte that says which, and the input.
+
+use s3::testing;
+
+pub fn objects(input: &[u8]) -> bool {
+    let Some((which, rest)) = input.split_first() else {
+        return false;
+    };
+    match which % 3 {
+        0 => testing::form(rest),
+        1 => testing::policy(rest),
+        _ => testing::encryption(rest),
+    }
+}
+
+fn form(fields: &[(&str, &str)], file: &str) -> String {
+    let boundary = testing::BOUNDARY;
+    let part = |(name, value): &(&str, &str)| {
+        format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+    };
+    let fields: String = fields.iter().map(part).collect();
+    format!(
+        "{fields}--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a b.txt\"\r\nContent-Type: text/plain\r\n\r\n{file}\r\n--{boundary}--\r\n"
+    )
+}
+
+/// Written by hand: recorded ones would hold keys.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let forms = [
+        form(&[], ""),
+        form(&[("key", "k")], "the file"),
+        form(&[("key", "u/${filename}"), ("acl", "private")], "\r\n--Xy\r\n-"),
+        form(
+            &[("policy", "e30="), ("x-amz-signature", "00"), ("x-ignore-a", "")],
+            "x\r\n",
+        ),
+        form(
+            &[("success_action_redirect", "http://a.test/?b=c")],
+            &"line\r\n".repeat(20),
+        ),
+    ];
+    let policies = [
+        "[]",
+        "[{\"bucket\": \"b\"}, {\"acl\": \"private\"}]",
+        "[[\"starts-with\", \"$key\", \"u/\"], [\"eq\", \"$acl\", \"private\"]]",
+        "[[\"content-length-range\", 0, 1048576], [\"content-length-range\", \"5\", \"9\"]]",
+        "[{\"x-amz-credential\": \"k/20261126/us-east-1/s3/aws4_request\"}]",
+    ];
+    let policy = |conditions: &str| {
+        format!("{{\"expiration\": \"2026-11-26T12:00:00.000Z\", \"conditions\": {conditions}}}")
+    };
+    let rule = |inner: &str| {
+        format!(
+            "<ServerSideEncryptionConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Rule>{inner}</Rule></ServerSideEncryptionConfiguration>"
+        )
+    };
+    let by = |inner: &str| {
+        rule(&format!(
+            "<ApplyServerSideEncryptionByDefault>{inner}</ApplyServerSideEncryptionByDefault>"
+        ))
+    };
+    let texts = [
+        by("<SSEAlgorithm>AES256</SSEAlgorithm>"),
+        by("<SSEAlgorithm>aws:kms</SSEAlgorithm><KMSMasterKeyID>a&amp;b</KMSMasterKeyID>"),
+        rule("<BucketKeyEnabled>true</BucketKeyEnabled>"),
+        rule(""),
+    ];
+    let framed = |which: u8, text: String| [&[which][..], text.as_bytes()].concat();
+    let forms = forms.into_iter().map(|f| framed(0, f));
+    let policies = policies.iter().map(|p| framed(1, policy(p)));
+    forms
+        .chain(policies)
+        .chain(texts.into_iter().map(|t| framed(2, t)))
+        .collect()
+}

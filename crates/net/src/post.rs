@@ -1,0 +1,185 @@
+//! One POST over HTTP or HTTPS to whoever a URL names: for webhooks.
+//!
+//! Whom HTTPS may trust is what the host does (its certificates, or those of `SSL_CERT_FILE`). Redirections are not followed, and
+//! nothing of the answer is read but its status. An error never has the URL's password.
+//!
+//! Bound: [`WITHIN`] for all of it.
+
+use crate::http::Wire;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http1;
+use hyper::{Request, StatusCode, Uri, header};
+use hyper_util::rt::TokioIo;
+use io::socket::Stream;
+use io::task;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_rustls::TlsConnector;
+
+pub const WITHIN: Duration = Duration::from_secs(20);
+
+/// Where to, as it is read from a URL: `http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Url {
+    tls: bool,
+    host: String,
+    port: u16,
+    path: String,
+    /// `USER:PASSWORD`.
+    user: Option<String>,
+}
+
+impl std::fmt::Debug for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.place())
+    }
+}
+
+impl Url {
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let uri: Uri = text.parse().map_err(|e| format!("not a URL: {e}"))?;
+        let tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err("not a URL that begins with http:// or https://".into()),
+        };
+        let authority = uri.authority().map_or("", |a| a.as_str());
+        let user = authority.rsplit_once('@').map(|(user, _)| user.to_string());
+        let host = uri.host().unwrap_or_default();
+        if host.is_empty() {
+            return Err("a URL without a host".into());
+        }
+        Ok(Self {
+            tls,
+            host: host.trim_matches(['[', ']']).to_string(),
+            port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+            path: uri.path_and_query().map_or("/", |p| p.as_str()).to_string(),
+            user,
+        })
+    }
+
+    /// For people: without user and password, and without the path, which often is a secret, too.
+    fn place(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    fn authority(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => self.place(),
+        }
+    }
+}
+
+/// Posts `body`. An answer other than 2xx is an error.
+pub async fn post(url: &Url, content_type: &'static str, body: String) -> Result<(), String> {
+    let asked = task::timeout(WITHIN, exchange(url, content_type, body));
+    let status = asked
+        .await
+        .map_err(|_| format!("no answer of {} within {} s", url.place(), WITHIN.as_secs()))?
+        .map_err(|e| format!("{}: {e}", url.place()))?;
+    match status.is_success() {
+        true => Ok(()),
+        false => Err(format!("{} answered {status}", url.place())),
+    }
+}
+
+async fn exchange(url: &Url, content_type: &'static str, body: String) -> Result<StatusCode, String> {
+    let wire = Wire::new(connect(url).await?);
+    let mut request = Request::post(&url.path)
+        .header(header::HOST, url.authority())
+        .header(header::CONTENT_TYPE, content_type)
+        .header(header::USER_AGENT, concat!("skep/", env!("CARGO_PKG_VERSION")));
+    if let Some(user) = &url.user {
+        request = request.header(
+            header::AUTHORIZATION,
+            format!("Basic {}", BASE64_STANDARD.encode(user)),
+        );
+    }
+    let request = request
+        .body(Full::new(Bytes::from(body)))
+        .map_err(|e| e.to_string())?;
+    if !url.tls {
+        return send(wire, request).await;
+    }
+    let name = ServerName::try_from(url.host.clone()).map_err(|e| e.to_string())?;
+    let connector = TlsConnector::from(Arc::new(config()?));
+    let stream = connector.connect(name, TokioIo::new(wire)).await;
+    send(TokioIo::new(stream.map_err(|e| e.to_string())?), request).await
+}
+
+async fn connect(url: &Url) -> Result<Stream, String> {
+    let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
+    let mut said = "no address".to_string();
+    for addr in found
+        .map_err(|e| e.to_string())?
+        .take(4)
+        .collect::<Vec<SocketAddr>>()
+    {
+        match Stream::connect(addr).await {
+            Ok(stream) => return Ok(stream),
+            Err(e) => said = e.to_string(),
+        }
+    }
+    Err(said)
+}
+
+async fn send<W>(wire: W, request: Request<Full<Bytes>>) -> Result<StatusCode, String>
+where
+    W: hyper::rt::Read + hyper::rt::Write + Unpin,
+{
+    let (mut sender, connection) = http1::handshake(wire).await.map_err(|e| e.to_string())?;
+    let answered = sender.send_request(request);
+    tokio::pin!(answered, connection);
+    let answer = tokio::select! {
+        biased;
+        answer = &mut answered => answer,
+        ended = &mut connection => match ended {
+            // With the answer: the server closes behind it.
+            Ok(()) => answered.await,
+            Err(e) => Err(e),
+        },
+    };
+    answer.map(|a| a.status()).map_err(|e| e.to_string())
+}
+
+fn config() -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        return Err("this host has no certificates of authorities to trust (Debian: ca-certificates)".into());
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| e.to_string())?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_and_never_tell_their_secrets() {
+        let url = Url::parse("https://me:secret@hooks.example/services/T1?x=1").unwrap();
+        assert_eq!(
+            (url.tls, url.port, url.path.as_str()),
+            (true, 443, "/services/T1?x=1")
+        );
+        assert_eq!(url.user.as_deref(), Some("me:secret"));
+        assert_eq!(format!("{url:?}"), "hooks.example:443");
+        let v6 = Url::parse("http://[::1]:9093/").unwrap();
+        assert_eq!((v6.host.as_str(), v6.authority().as_str()), ("::1", "[::1]:9093"));
+        assert_eq!(Url::parse("http://a").unwrap().path, "/");
+        for wrong in ["", "a", "ftp://a/", "http://", "/x", "http://a b/"] {
+            assert!(Url::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
