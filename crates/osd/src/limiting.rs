@@ -81,6 +81,7 @@ impl Osd {
         let m = &op.op;
         let arrival = Arrival {
             conn: ConnId(op.conn),
+            client: op.client.instance,
             pg: slot,
             era,
             object: &types::HObject::new(
@@ -165,7 +166,8 @@ impl Osd {
         if self.qos.next_timer().is_some_and(|at| at <= now) {
             let mut out = Vec::new();
             let Qos { table, limits, .. } = &mut self.qos;
-            table.step(limits, now, &mut out);
+            let ops = &self.ops;
+            table.step(limits, || ops.reads(), now, &mut out);
             self.unblock(out);
         }
     }

@@ -5,8 +5,10 @@
 //!
 //! Invariants: from BLOCK until UNBLOCK nothing of that client on that object is let through, since what it sent before it
 //! heard BLOCK may still be on its way, and would overtake what was dropped; so UNBLOCK follows the ACK, behind which nothing of
-//! the kind can come. Tokens are taken before UNBLOCK is sent: whoever waited does not wait twice. Within one flow (a
-//! connection under the same limits, its reads or its writes) objects have their turns in order; flows take turns.
+//! the kind can come. UNBLOCK also follows the answers to the reads that were let through before: a client sends again whatever of
+//! the object it has no answer to, and does not look at the answer to the first sending any more; the read that is done anew
+//! would find what was written behind it. Tokens are taken before UNBLOCK is sent: whoever waited does not wait twice. Within one
+//! flow (a connection under the same limits, its reads or its writes) objects have their turns in order; flows take turns.
 //!
 //! Bounds: [`PER_SESSION_MAX`] records of a connection, [`RECORDS_MAX`] in all; [`NAMES_MAX`] bytes of names of a connection, and
 //! [`ALL_NAMES_MAX`] in all. Beyond them operations are let through, and charged: to
@@ -15,6 +17,7 @@
 
 use crate::qos::bucket::Cost;
 use crate::qos::limits::{Ids, Limits};
+use bytes::Bytes;
 use net::ConnId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -46,7 +49,7 @@ pub struct Era {
 enum Phase {
     /// For tokens.
     Waits,
-    /// It has them; the ACK is not here yet.
+    /// It has them; the ACK is not here yet, or the answer to a read.
     Granted,
     /// UNBLOCK was sent: so many operations come, which are paid.
     Open { left: u32, until: Duration },
@@ -57,6 +60,7 @@ enum Phase {
 #[derive(Debug)]
 struct Record {
     conn: ConnId,
+    client: u64,
     pg: SPgId,
     object: HObject,
     era: Era,
@@ -75,6 +79,8 @@ type Flow = (ConnId, Ids, bool);
 #[derive(Debug)]
 pub struct Arrival<'a> {
     pub conn: ConnId,
+    /// Of the client: `pg::Client::instance`.
+    pub client: u64,
     pub pg: SPgId,
     pub era: Era,
     pub object: &'a HObject,
@@ -125,6 +131,10 @@ pub struct Table {
     open: BTreeSet<(Duration, u64)>,
     /// When tokens may be there for somebody.
     due: Option<Duration>,
+    /// Records that have tokens and their ACK: nothing but the answers to reads is in their way.
+    ready: BTreeSet<u64>,
+    /// When to look at those.
+    ready_due: Option<Duration>,
     last: u64,
 }
 
@@ -222,6 +232,7 @@ impl Table {
         self.names += name_bytes(&object);
         let record = Record {
             conn: a.conn,
+            client: a.client,
             pg: a.pg,
             object,
             era: a.era,
@@ -256,11 +267,43 @@ impl Table {
 
     pub fn next_timer(&self) -> Option<Duration> {
         let claims = self.open.first().map(|(at, _)| *at);
-        [self.due, claims].into_iter().flatten().min()
+        [self.due, self.ready_due, claims].into_iter().flatten().min()
     }
 
-    /// Hands out the tokens that there are. Those clients that may send again go to `out`.
-    pub fn step(&mut self, limits: &mut Limits, now: Duration, out: &mut Vec<Notice>) {
+    /// Hands out the tokens that there are. Those clients that may send again go to `out`; `reads` are those without an answer.
+    pub fn step(
+        &mut self,
+        limits: &mut Limits,
+        reads: impl FnOnce() -> BTreeSet<(u64, Bytes)>,
+        now: Duration,
+        out: &mut Vec<Notice>,
+    ) {
+        self.hand_out(limits, now, out);
+        if self.ready_due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.ready_due = None;
+        let reads = reads();
+        for id in std::mem::take(&mut self.ready) {
+            let Some(record) = self.records.get_mut(&id) else {
+                continue;
+            };
+            if reads.contains(&(record.client, record.object.oid.clone())) {
+                self.ready.insert(id);
+                self.ready_due = Some(now + STEP);
+                continue;
+            }
+            let until = now + CLAIM_WITHIN;
+            record.phase = Phase::Open {
+                left: record.cost.ops,
+                until,
+            };
+            out.push(record.notice(id));
+            self.open.insert((until, id));
+        }
+    }
+
+    fn hand_out(&mut self, limits: &mut Limits, now: Duration, out: &mut Vec<Notice>) {
         while let Some((until, id)) = self.open.first().copied()
             && until <= now
         {
@@ -311,13 +354,8 @@ impl Table {
         };
         match record.phase {
             Phase::Granted => {
-                let until = now + CLAIM_WITHIN;
-                record.phase = Phase::Open {
-                    left: record.cost.ops,
-                    until,
-                };
-                out.push(record.notice(id));
-                self.open.insert((until, id));
+                self.ready.insert(id);
+                self.ready_due = Some(self.ready_due.map_or(now, |due| due.min(now)));
             }
             Phase::Leaves => {
                 out.push(record.notice(id));
@@ -363,6 +401,7 @@ impl Table {
         if record.phase == Phase::Waits {
             self.unqueue(record.flow(), id);
         }
+        self.ready.remove(&id);
         if let Some(of) = self.by_object.get_mut(&record.conn) {
             of.objects.remove(&record.object);
             of.names -= name_bytes(&record.object);
@@ -409,6 +448,7 @@ impl Table {
                     if record.phase == Phase::Granted {
                         limits.refund(record.ids, &record.cost);
                     }
+                    self.ready.remove(&id);
                     let (waited, flow) = (record.phase == Phase::Waits, record.flow());
                     record.phase = Phase::Leaves;
                     if waited {
