@@ -40,13 +40,16 @@ pub struct Limit {
     pub unheld: u64,
 }
 
+/// Images of one namespace; with the pool that holds the header.
+type ById = BTreeMap<Vec<u8>, (PoolId, LimitId)>;
+
 /// Of one pool's objects.
 #[derive(Debug, Default)]
 struct OfPool {
     own: LimitId,
     namespaces: BTreeMap<Vec<u8>, LimitId>,
-    /// By namespace and id; with the pool that holds the header.
-    images: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, (PoolId, LimitId)>>,
+    /// By namespace.
+    images: BTreeMap<Vec<u8>, ById>,
 }
 
 #[derive(Debug, Default)]

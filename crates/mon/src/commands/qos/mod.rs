@@ -20,7 +20,7 @@ pub const TABLE: &[Spec] = &[
     spec(
         RW,
         "qos set what:choice(pool|namespace|image|user) who:str amounts*:str",
-        "limit what clients may do per second (iops_limit=500 iops_burst=1000 write_bps_limit=20M; skep's own)",
+        "limit what clients may do per second (iops_limit=500 write_bps_limit=20M; skep's own)",
         set,
     ),
     spec(
