@@ -360,6 +360,8 @@ pub enum About {
     Task(Action),
     /// A schedule of snapshots for mirroring.
     Mirroring,
+    /// Limits of what clients may do to it.
+    Limits,
 }
 
 /// An image that somebody names, to be looked up.
@@ -372,7 +374,7 @@ pub struct Wanted {
     pub image: String,
 }
 
-/// Name and id.
+/// Name and id; of one whose limits are set, the pool of its data (as a number) in place of its name.
 pub type Found = Result<(String, String), (types::Errno, String)>;
 
 /// What the one who works tells the others in this process. Nothing of it is stored.

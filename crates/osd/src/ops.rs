@@ -14,7 +14,7 @@ use history::{Done, History, Steps};
 use messages::osd::OpCode;
 use pg::Client;
 use std::cell::{RefCell, RefMut};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,6 +105,16 @@ impl Ops {
             ops: self.clone(),
             id,
         }
+    }
+
+    /// Reads, by who asked (`pg::Client::instance`) and of which object. Not notifies: they wait for what clients send.
+    pub fn reads(&self) -> BTreeSet<(u64, Bytes)> {
+        let inner = self.0.borrow();
+        let reads = inner
+            .live
+            .values()
+            .filter(|op| !op.is_write && op.first != Some(messages::osd::code::NOTIFY));
+        reads.map(|op| (op.client.instance, op.oid.clone())).collect()
     }
 
     /// Older than `age` at `now`, the oldest first, and how many there are.

@@ -53,6 +53,8 @@ pub enum Command {
     Backup(crate::backup::args::Backup),
     /// Send a command to an OSD, a PG's primary or the manager, and print its answer
     Tell(Tell),
+    /// Limit what clients may do per second: to an image, a namespace, a pool, or by user
+    Qos(crate::qos::Args),
     /// Users and keys of the S3 gateway, and a gateway in front of another cluster
     #[cfg(feature = "s3")]
     S3(crate::s3::args::S3),

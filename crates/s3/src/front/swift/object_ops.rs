@@ -459,6 +459,7 @@ impl<P: Pool> Front<P> {
         let req = to.request(());
         let of = (to.container(), to.object());
         let seal = self.new_seal(&req, &known, of.1)?;
+        let placed = self.class(&req.headers).await?;
         self.limits.check(&known.bucket, Amount::object(size)).await?;
         let announced = Announced {
             md5: None,
@@ -473,7 +474,7 @@ impl<P: Pool> Front<P> {
                 (Some(size), crate::front::object_ops::PUT_MAX),
                 announced,
                 None,
-                (attributes, Lock::default(), seal),
+                (attributes, placed, Lock::default(), seal),
             )
             .await?;
         let (entry, _) = self.commit((known, begun), of, new, Condition::default()).await?;
