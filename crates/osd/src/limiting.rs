@@ -27,6 +27,7 @@ impl Osd {
         let (state, now) = (self.cluster.state(), self.clock.monotonic());
         let placement = &self.placement;
         self.qos.heed(placement, &state.config_keys, moved, now);
+        self.ops.count_reads(!self.qos.is_idle());
     }
 
     /// What is held of PGs that are in another interval now, or led elsewhere, is let go.
@@ -83,6 +84,7 @@ impl Osd {
             conn: ConnId(op.conn),
             client: op.client.instance,
             pg: slot,
+            named: m.pgid,
             era,
             object: &types::HObject::new(
                 slot.pg.pool,
@@ -167,7 +169,12 @@ impl Osd {
             let mut out = Vec::new();
             let Qos { table, limits, .. } = &mut self.qos;
             let ops = &self.ops;
-            table.step(limits, || ops.reads(), now, &mut out);
+            table.step(
+                limits,
+                |client, pg, oid| ops.has_read(client, pg, oid),
+                now,
+                &mut out,
+            );
             self.unblock(out);
         }
     }

@@ -33,6 +33,17 @@ impl Cost {
         }
     }
 
+    /// What is left of it without another, of each kind.
+    pub fn less(self, o: &Self) -> Self {
+        Self {
+            ops: self.ops.saturating_sub(o.ops),
+            reads: self.reads.saturating_sub(o.reads),
+            writes: self.writes.saturating_sub(o.writes),
+            read_bytes: self.read_bytes.saturating_sub(o.read_bytes),
+            write_bytes: self.write_bytes.saturating_sub(o.write_bytes),
+        }
+    }
+
     /// Tokens of such a limit; None: it does not count this.
     pub fn of(&self, kind: Kind) -> Option<f64> {
         let (touches, amount) = match kind {

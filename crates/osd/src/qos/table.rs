@@ -21,7 +21,7 @@ use bytes::Bytes;
 use net::ConnId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use types::{Epoch, HObject, SPgId};
+use types::{Epoch, HObject, PgId, SPgId};
 
 /// As many operations as a stock client has in flight to all OSDs.
 pub const PER_SESSION_MAX: usize = 1024;
@@ -52,7 +52,11 @@ enum Phase {
     /// It has them; the ACK is not here yet, or the answer to a read.
     Granted,
     /// UNBLOCK was sent: so many operations come, which are paid.
-    Open { left: u32, until: Duration },
+    Open {
+        left: u32,
+        unspent: Cost,
+        until: Duration,
+    },
     /// It ends without tokens as soon as the ACK is here.
     Leaves,
 }
@@ -82,6 +86,8 @@ pub struct Arrival<'a> {
     /// Of the client: `pg::Client::instance`.
     pub client: u64,
     pub pg: SPgId,
+    /// The PG by the client's own map.
+    pub named: SPgId,
     pub era: Era,
     pub object: &'a HObject,
     /// What it falls under; none: it is not limited.
@@ -114,7 +120,8 @@ pub struct Notice {
 /// What one connection holds back.
 #[derive(Debug, Default)]
 struct OfSession {
-    objects: BTreeMap<HObject, u64>,
+    /// By the PG as the client names it: in another it sends everything anew, whatever it was told of the first.
+    objects: BTreeMap<(SPgId, HObject), u64>,
     names: usize,
 }
 
@@ -147,12 +154,13 @@ impl Table {
         self.records.len()
     }
 
-    fn find(&self, conn: ConnId, object: &HObject) -> Option<u64> {
-        self.by_object.get(&conn)?.objects.get(object).copied()
+    fn find(&self, a: &Arrival<'_>) -> Option<u64> {
+        let of = self.by_object.get(&a.conn)?;
+        of.objects.get(&(a.named, a.object.clone())).copied()
     }
 
     pub fn arrive(&mut self, a: &Arrival<'_>, limits: &mut Limits, now: Duration) -> Verdict {
-        if let Some(id) = self.find(a.conn, a.object)
+        if let Some(id) = self.find(a)
             && let Some(verdict) = self.again(id, a, limits)
         {
             return verdict;
@@ -167,7 +175,7 @@ impl Table {
             return Verdict::Go;
         }
         // A second record of an object whose tokens are being claimed would share its name.
-        let known = self.find(a.conn, a.object);
+        let known = self.find(a);
         if let Some(id) = known {
             self.end(id, limits);
         }
@@ -197,10 +205,13 @@ impl Table {
                 Some(Verdict::Drop)
             }
             Phase::Granted | Phase::Leaves => Some(Verdict::Drop),
-            Phase::Open { left, .. } => {
+            Phase::Open { left, unspent, .. } => {
                 if a.ids != record.ids {
                     return None;
                 }
+                // What comes may be more than what was counted when it came first.
+                limits.charge(a.ids, &a.cost.less(unspent));
+                *unspent = unspent.less(&a.cost);
                 *left = left.saturating_sub(1);
                 if *left == 0 {
                     self.end(id, limits);
@@ -227,7 +238,7 @@ impl Table {
         // Nothing of the message that it came with.
         let object = owned(a.object);
         let of = self.by_object.entry(a.conn).or_default();
-        of.objects.insert(object.clone(), id);
+        of.objects.insert((a.named, object.clone()), id);
         of.names += name_bytes(&object);
         self.names += name_bytes(&object);
         let record = Record {
@@ -270,11 +281,12 @@ impl Table {
         [self.due, self.ready_due, claims].into_iter().flatten().min()
     }
 
-    /// Hands out the tokens that there are. Those clients that may send again go to `out`; `reads` are those without an answer.
+    /// Hands out the tokens that there are. Those clients that may send again go to `out`; `is_read`: whether a client waits for the answer to a read of
+    /// an object.
     pub fn step(
         &mut self,
         limits: &mut Limits,
-        reads: impl FnOnce() -> BTreeSet<(u64, Bytes)>,
+        is_read: impl Fn(u64, PgId, &Bytes) -> bool,
         now: Duration,
         out: &mut Vec<Notice>,
     ) {
@@ -283,19 +295,19 @@ impl Table {
             return;
         }
         self.ready_due = None;
-        let reads = reads();
         for id in std::mem::take(&mut self.ready) {
             let Some(record) = self.records.get_mut(&id) else {
                 continue;
             };
-            if reads.contains(&(record.client, record.object.oid.clone())) {
+            if is_read(record.client, record.pg.pg, &record.object.oid) {
                 self.ready.insert(id);
-                self.ready_due = Some(now + STEP);
+                self.ready_due = Some(now + STEP * 4);
                 continue;
             }
             let until = now + CLAIM_WITHIN;
             record.phase = Phase::Open {
                 left: record.cost.ops,
+                unspent: record.cost,
                 until,
             };
             out.push(record.notice(id));
@@ -378,17 +390,7 @@ impl Table {
         let Some(record) = self.remove(id) else { return };
         match record.phase {
             Phase::Granted => limits.refund(record.ids, &record.cost),
-            Phase::Open { left, .. } if left > 0 => {
-                let part = |n: u64| n * u64::from(left) / u64::from(record.cost.ops.max(1));
-                let rest = Cost {
-                    ops: left,
-                    reads: part(u64::from(record.cost.reads)) as u32,
-                    writes: part(u64::from(record.cost.writes)) as u32,
-                    read_bytes: part(record.cost.read_bytes),
-                    write_bytes: part(record.cost.write_bytes),
-                };
-                limits.refund(record.ids, &rest);
-            }
+            Phase::Open { unspent, .. } => limits.refund(record.ids, &unspent),
             _ => {}
         }
     }
@@ -403,7 +405,7 @@ impl Table {
         }
         self.ready.remove(&id);
         if let Some(of) = self.by_object.get_mut(&record.conn) {
-            of.objects.remove(&record.object);
+            of.objects.remove(&(record.pg, record.object.clone()));
             of.names -= name_bytes(&record.object);
             self.names -= name_bytes(&record.object);
             if of.objects.is_empty() {

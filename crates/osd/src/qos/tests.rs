@@ -31,6 +31,8 @@ struct Bench {
     limits: Limits,
     /// Reads that were let through and have no answer.
     reads: BTreeSet<(u64, Bytes)>,
+    /// What the client takes for the PG, if that is not [`pg`].
+    named: Option<SPgId>,
     now: Duration,
 }
 
@@ -64,6 +66,7 @@ impl Bench {
             table: Table::default(),
             limits: Limits::default(),
             reads: BTreeSet::new(),
+            named: None,
             now: Duration::from_secs(100),
         };
         bench.set(rows);
@@ -90,6 +93,7 @@ impl Bench {
             conn: ConnId(conn),
             client: 1000 + conn,
             pg: pg(),
+            named: self.named.unwrap_or(pg()),
             era: ERA,
             object: &HObject::new(POOL, 7, "".into(), "".into(), oid.to_string().into(), NOSNAP),
             ids: self.ids(oid),
@@ -123,7 +127,8 @@ impl Bench {
         self.now += Duration::from_millis(ms);
         let mut out = Vec::new();
         let reads = self.reads.clone();
-        self.table.step(&mut self.limits, || reads, self.now, &mut out);
+        let is_read = |client, _, oid: &Bytes| reads.contains(&(client, oid.clone()));
+        self.table.step(&mut self.limits, is_read, self.now, &mut out);
         numbers(&out)
     }
 
@@ -292,7 +297,7 @@ fn nothing_is_asked_for_again_before_the_reads_are_answered() {
     assert!(b.table.next_timer().is_some());
     // Another's read of the same object is nothing to it, nor its own of another.
     b.reads = BTreeSet::from([(1002, Bytes::from_static(b"a")), (1001, Bytes::from_static(b"b"))]);
-    assert_eq!(b.after(10), [id]);
+    assert_eq!(b.after(20), [id]);
     assert_eq!(b.send(1, "a"), Verdict::Go);
 }
 
@@ -311,6 +316,50 @@ fn another_interval_lets_go() {
     b.ack(1, third);
     assert_eq!(b.moved(None), [third], "led elsewhere now");
     assert!(b.table.next_timer().is_none() || b.after(1000).is_empty());
+}
+
+/// UNBLOCK names the old PG, and lets nothing go that the client sends to the new one.
+#[test]
+fn who_has_heard_of_a_split_is_not_held_by_what_was_before() {
+    let mut b = Bench::new(&ten());
+    b.send(1, "x");
+    let id = b.block(1, "a");
+    b.moved(Some(Era {
+        interval: 6,
+        pg_num: 16,
+    }));
+    b.named = Some(SPgId {
+        pg: PgId::new(POOL, 15),
+        ..pg()
+    });
+    let again = b.send(1, "a");
+    assert!(again != Verdict::Drop, "nobody would ask for it again: {again:?}");
+    b.named = None;
+    assert_eq!(b.send(1, "a"), Verdict::Drop, "on its way since before");
+    assert_eq!(b.ack(1, id), [id]);
+}
+
+/// A batch of small ones paid, and large ones came.
+#[test]
+fn what_comes_is_charged_beyond_what_was_bought() {
+    let mut b = Bench::new(&[(Subject::Pool(POOL), words(&[("write_bps_limit", 10_000)]))]);
+    let small = Cost {
+        write_bytes: 1,
+        ..WRITE
+    };
+    let large = Cost {
+        write_bytes: 40_000,
+        ..WRITE
+    };
+    b.send_with(1, "x", large, true);
+    let Verdict::Block(id) = b.send_with(1, "a", small, true) else {
+        panic!("there are no tokens")
+    };
+    b.ack(1, id);
+    b.after(4000);
+    assert_eq!(b.table.next_timer(), Some(b.now + Duration::from_secs(2)), "it is asked for");
+    assert_eq!(b.send_with(1, "a", large, true), Verdict::Go);
+    assert!(matches!(b.send_with(1, "b", small, true), Verdict::Block(_)));
 }
 
 #[test]
