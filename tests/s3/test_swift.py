@@ -294,6 +294,27 @@ def test_who_may_what(cluster, gateway, alice, bob, container):
     status(400, swift.post_container, container, {'X-Container-Write': '.r:*'})
 
 
+def test_what_a_policy_gives(gateway, alice, bob, container):
+    swift, owner = alice.connection(), gateway.client(alice.user)
+    theirs = swiftclient.Connection(preauthurl=alice.url, preauthtoken=bob.token, retries=0)
+    for name in 'open/a', 'shut/b':
+        swift.put_object(container, name, contents=b'x')
+    allow = {'Effect': 'Allow', 'Principal': '*', 'Resource': 'arn:aws:s3:::' + container}
+    below = {'StringEquals': {'s3:prefix': 'open/'}}
+    policy = {'Version': '2012-10-17', 'Statement': [allow | {'Action': 's3:ListBucket', 'Condition': below}, allow | {'Action': 's3:PutBucketAcl'}]}
+    owner.put_bucket_policy(Bucket=container, Policy=json.dumps(policy))
+    # What is judged is what is listed.
+    for query in 'prefix=open/', 'path=open', 'path=open/', 'path=open&prefix=shut/':
+        assert alice.ask('GET', '/%s?%s' % (container, query), token=bob.token).text == 'open/a\n', query
+    for query in '', 'path=', 'path=shut', 'path=shut&prefix=open/', 'path=&prefix=open/':
+        assert alice.ask('GET', '/%s?%s' % (container, query), token=bob.token).status_code == 403, query
+    # Access is given by the owner alone; other metadata by whom the policy lets.
+    for name in 'X-Container-Meta-Temp-URL-Key', 'X-Remove-Container-Meta-Temp-URL-Key-2', 'X-Container-Read', 'X-Container-Write':
+        status(403, theirs.post_container, container, {name: bob.user.name})
+    theirs.post_container(container, {'X-Container-Meta-Room': '9'})
+    assert swift.head_container(container)['x-container-meta-room'] == '9'
+
+
 def test_keys_and_tokens(cluster, gateway, alice):
     def get(token):
         return alice.ask('GET', token=token).status_code

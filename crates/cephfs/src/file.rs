@@ -12,7 +12,7 @@ use crate::session::{Ask, Open, Shared, Use};
 use bytes::{Bytes, BytesMut};
 use client::{Error, IoCtx, Operation, SnapContext};
 use messages::fs::{Args, FilePath, InodeStat, Layout, MClientRequest, cap, op, open_flag};
-use messages::osd::{ExtentArg, OpCode, OsdOp, code, flag};
+use messages::osd::{ExtentArg, OpCode, OsdOp, code};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use types::{Errno, Utime};
@@ -118,6 +118,14 @@ impl File {
         io
     }
 
+    /// What was written under a session that was lost, others may not see, or have written over.
+    fn check(&self) -> crate::Result<()> {
+        match self.open.borrow().lost {
+            true => Err(Error::invalid(Errno::ESTALE, "the session was lost")),
+            false => Ok(()),
+        }
+    }
+
     /// Waits until the server lets a call read or write, up to `end`.
     async fn begin(&self, writes: bool, end: u64) -> crate::Result<(Using<'_>, Open)> {
         let bit = if writes { cap::FW } else { cap::FR };
@@ -139,9 +147,7 @@ impl File {
             if let Some(open) = got {
                 return Ok((Using { file: self, writes }, open));
             }
-            if self.open.borrow().lost {
-                return Err(Error::invalid(Errno::ESTALE, "the session was lost"));
-            }
+            self.check()?;
             if clock.monotonic() >= until {
                 return Err(Error::TimedOut);
             }
@@ -220,6 +226,17 @@ impl File {
             .await
     }
 
+    /// With the snapshots that there are.
+    async fn begin_change(&self, bound: u64) -> crate::Result<(Using<'_>, Open)> {
+        loop {
+            self.with_snaps().await?;
+            let begun = self.begin(true, bound).await?;
+            if begun.1.knows_snaps() {
+                return Ok(begun);
+            }
+        }
+    }
+
     async fn change(
         &self,
         offset: u64,
@@ -234,13 +251,14 @@ impl File {
         let end = end.filter(|end| *end <= self.mount.max_file_size());
         let end = end.ok_or_else(|| Error::invalid(Errno::EFBIG, "an offset"))?;
         let bound = if extends { end } else { 0 };
-        let (_using, open) = loop {
-            self.with_snaps().await?;
-            let begun = self.begin(true, bound).await?;
-            if begun.1.knows_snaps() {
-                break begun;
-            }
-        };
+        let mut begun = self.begin_change(bound).await?;
+        if !extends && end > begun.1.size && begun.1.issued & (cap::FS | cap::FX) == 0 {
+            // As a read does.
+            drop(begun);
+            self.mount.getattr(self.ino).await?;
+            begun = self.begin_change(bound).await?;
+        }
+        let (_using, open) = begun;
         // What lies behind the end is nothing, and stays so.
         let length = match extends {
             true => length,
@@ -255,8 +273,7 @@ impl File {
                 step = step.with_data(data);
             }
             let name = object_name(self.ino, e.object);
-            // Who writes to what is full hears it; he would wait for room, otherwise.
-            let operation = Operation::new().raw(step).flags(flag::FULL_TRY);
+            let operation = Operation::new().raw(step).flags(self.mount.write_flags());
             let outcome = io.operate(name, operation).await.and_then(|o| o.done());
             match outcome {
                 Err(e) if e.is_not_found() && code == code::ZERO => {}
@@ -265,7 +282,7 @@ impl File {
             done += e.length;
             self.wrote(if extends { offset + done } else { 0 });
         }
-        Ok(())
+        self.check()
     }
 
     /// Before the call ends, so that it is told with what is given back.
@@ -298,10 +315,16 @@ impl File {
 
     /// All that was written before is durable, with size and time.
     pub async fn sync(&self) -> crate::Result<()> {
+        self.check()?;
         let (reply, done) = oneshot::channel();
-        self.mount.tell(Ask::Flush { ino: self.ino, reply }).await?;
+        let ask = Ask::Flush {
+            ino: self.ino,
+            open: self.open.clone(),
+            reply,
+        };
+        self.mount.tell(ask).await?;
         match io::task::timeout(GRANT_MAX, done).await {
-            Ok(Ok(done)) => done,
+            Ok(Ok(done)) => done.and_then(|()| self.check()),
             Ok(Err(_)) => Err(Error::Closed),
             Err(_) => Err(Error::TimedOut),
         }

@@ -10,6 +10,10 @@ use types::Errno;
 /// All attributes, exact.
 const ALL: u32 = cap::PIN | cap::AS | cap::LS | cap::XS | cap::FS | cap::FA;
 
+/// Of a mode.
+const KIND: u32 = 0o170_000;
+const DIRECTORY: u32 = 0o040_000;
+
 /// A directory, and a name in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
@@ -177,12 +181,19 @@ impl Mount {
         self.ask_by(by, request).await.map(drop)
     }
 
-    /// Renamed only where nothing has the new name: looked at before, as the server has no such operation.
+    /// Renamed only where nothing has the new name. The server has no such operation: it gets a second name, and loses the first. A
+    /// directory has one name only.
     pub async fn rename_to_free(&self, by: By, from: &Name, to: &Name) -> crate::Result<()> {
-        match self.lookup(by, to).await {
-            Ok(_) => Err(Error::refused(Errno::EEXIST.code(), "the new name")),
-            Err(e) if e.is_not_found() => self.rename_name(by, from, to).await,
-            Err(e) => Err(e),
+        let stat = self.lookup(by, from).await?;
+        if stat.mode & KIND == DIRECTORY {
+            return Err(Error::invalid(Errno::EINVAL, "a directory is not renamed so"));
         }
+        self.make_link(by, to, stat.ino).await?;
+        let removed = self.remove_name(by, from).await;
+        if removed.is_err() {
+            // As if nothing had been done.
+            let _ = self.remove_name(by, to).await;
+        }
+        removed
     }
 }

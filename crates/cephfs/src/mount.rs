@@ -107,6 +107,14 @@ impl Mount {
         }
     }
 
+    /// Of an operation that writes data.
+    pub(crate) fn write_flags(&self) -> u32 {
+        match self.inner.options.full_fails {
+            true => messages::osd::flag::FULL_TRY,
+            false => 0,
+        }
+    }
+
     pub(crate) fn own_by(&self) -> By {
         let o = &self.inner.options;
         By {

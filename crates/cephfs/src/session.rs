@@ -72,6 +72,7 @@ pub enum Ask {
     /// What was written shall be durable at the server.
     Flush {
         ino: u64,
+        open: Shared,
         reply: oneshot::Sender<crate::Result<()>>,
     },
     /// Handles were closed.
@@ -245,7 +246,7 @@ impl Session {
             Ask::Request { request, hold, reply } => self.begin(request, hold, reply),
             Ask::Grow { ino, size } => self.grow(ino, size),
             Ask::Settle { ino } => self.settle(ino),
-            Ask::Flush { ino, reply } => self.flush(ino, reply),
+            Ask::Flush { ino, open, reply } => self.flush(ino, &open, reply),
             Ask::LetGo { ino } => self.let_go(ino),
             Ask::Command { cmd, reply } => self.command(cmd, reply),
             Ask::Close(done) => {

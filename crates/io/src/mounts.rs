@@ -27,6 +27,64 @@ pub enum Point {
     Dead(String),
 }
 
+/// What the table of mounts says of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    id: String,
+    device: String,
+    kind: String,
+    source: String,
+}
+
+/// A mount, to know it again: something else may be mounted over it, or in its place.
+#[derive(Debug, Clone)]
+pub struct Mounted {
+    at: PathBuf,
+    entry: Entry,
+}
+
+impl Mounted {
+    /// What was mounted there last, if its source begins so. `path` as [`resolve`] gives it.
+    pub fn find(path: &Path, source: &str) -> io::Result<Option<Self>> {
+        let entry = entry_at(&std::fs::read_to_string(TABLE)?, path);
+        let entry = entry.filter(|e| e.source.starts_with(source));
+        Ok(entry.map(|entry| Self {
+            at: path.to_path_buf(),
+            entry,
+        }))
+    }
+
+    /// That a path names this one, and not what was mounted there since.
+    pub fn check(&self) -> io::Result<()> {
+        match entry_at(&std::fs::read_to_string(TABLE)?, &self.at) {
+            Some(entry) if entry == self.entry => Ok(()),
+            Some(entry) => Err(io::Error::other(format!(
+                "another file system is mounted there by now ({}), and is left",
+                entry.kind
+            ))),
+            None => Err(io::Error::other("nothing is mounted there any more")),
+        }
+    }
+
+    /// Takes it away, if nobody uses it. May wait for what is written back.
+    pub fn unmount(&self) -> io::Result<()> {
+        self.check()?;
+        take(&self.at, UnmountFlags::empty(), &["-u"])
+    }
+
+    /// Takes it away at once from all who do not use it yet.
+    pub fn detach(&self) -> io::Result<()> {
+        self.check()?;
+        take(&self.at, UnmountFlags::DETACH, &["-u", "-z"])
+    }
+
+    /// What is written to files below it goes to its program.
+    pub fn sync(&self) -> io::Result<()> {
+        self.check()?;
+        sync(&self.at)
+    }
+}
+
 /// The path as the table of mounts has it; what is mounted at it is not asked.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     let whole = std::path::absolute(path)?;
@@ -39,7 +97,7 @@ pub fn resolve(path: &Path) -> io::Result<PathBuf> {
 /// `path` as [`resolve`] gives it.
 pub fn look(path: &Path) -> io::Result<Point> {
     let table = std::fs::read_to_string(TABLE)?;
-    let kind = kind_at(&table, path);
+    let kind = entry_at(&table, path).map(|e| e.kind);
     let found = std::fs::symlink_metadata(path);
     let about = match (found, kind) {
         (Err(e), Some(kind)) if e.raw_os_error() == Some(NO_SERVER) => return Ok(Point::Dead(kind)),
@@ -56,12 +114,18 @@ pub fn look(path: &Path) -> io::Result<Point> {
     }
 }
 
-/// The kind of the file system that was mounted there last.
-fn kind_at(table: &str, path: &Path) -> Option<String> {
+/// What was mounted there last.
+fn entry_at(table: &str, path: &Path) -> Option<Entry> {
     let at = |line: &&str| line.split(' ').nth(4).map(unescaped).as_deref() == Some(path);
     let line = table.lines().rfind(at)?;
-    let mut rest = line.split(" - ").nth(1)?.split(' ');
-    rest.next().map(str::to_string)
+    let mut first = line.split(' ').map(str::to_string);
+    let mut rest = line.split(" - ").nth(1)?.split(' ').map(str::to_string);
+    Some(Entry {
+        id: first.next()?,
+        device: first.nth(1)?,
+        kind: rest.next()?,
+        source: rest.next()?,
+    })
 }
 
 /// `\040` stands for a blank, and so on.
@@ -85,16 +149,6 @@ fn unescaped(text: &str) -> PathBuf {
         }
     }
     PathBuf::from(std::ffi::OsString::from_vec(out))
-}
-
-/// Takes it away, if nobody uses it. May wait for what is written back.
-pub fn unmount(path: &Path) -> io::Result<()> {
-    take(path, UnmountFlags::empty(), &["-u"])
-}
-
-/// Takes it away at once from all who do not use it yet.
-pub fn detach(path: &Path) -> io::Result<()> {
-    take(path, UnmountFlags::DETACH, &["-u", "-z"])
 }
 
 fn take(path: &Path, flags: UnmountFlags, options: &[&str]) -> io::Result<()> {
@@ -126,8 +180,7 @@ fn help(path: &Path, options: &[&str]) -> io::Result<()> {
     Err(io::Error::from(io::ErrorKind::PermissionDenied))
 }
 
-/// What is written to files below it goes to its program.
-pub fn sync(path: &Path) -> io::Result<()> {
+fn sync(path: &Path) -> io::Result<()> {
     let dir = rustix::fs::open(
         path,
         rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
@@ -153,9 +206,26 @@ mod tests {
             ("/mnt", None),
             ("/", Some("ext4")),
         ] {
-            assert_eq!(kind_at(LINES, Path::new(path)).as_deref(), kind, "{path}");
+            let found = entry_at(LINES, Path::new(path));
+            assert_eq!(found.map(|e| e.kind).as_deref(), kind, "{path}");
         }
+        let entry = entry_at(LINES, Path::new("/mnt/a b")).unwrap();
+        assert_eq!(
+            [&entry.id[..], &entry.device, &entry.source],
+            ["40", "0:50", "skep:files"]
+        );
         assert_eq!(unescaped("a\\134\\04"), PathBuf::from("a\\\\04"));
+    }
+
+    #[test]
+    fn what_another_has_mounted_is_not_taken_away() {
+        let proc = Path::new("/proc");
+        assert!(Mounted::find(proc, "skep:").unwrap().is_none());
+        let mut mounted = Mounted::find(proc, "").unwrap().unwrap();
+        mounted.check().unwrap();
+        mounted.entry.id.push('0');
+        let _ = mounted.check().unwrap_err();
+        let _ = mounted.detach().unwrap_err();
     }
 
     #[test]

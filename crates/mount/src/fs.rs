@@ -62,12 +62,12 @@ type Answer<T> = Result<T, Errno>;
 
 fn errno(e: client::Error) -> Errno {
     let number = e.errno();
-    if matches!(number.0, 5 | 108 | 110 | 116) {
+    if matches!(number.0, 5 | 107 | 108 | 110 | 116) {
         tracing::warn!("the file system: {e}");
     }
-    // A number that says what happened to a session means something else to who opens files.
+    // A number that says what happened to a session means something else to who opens files, or looks whether a mount is dead.
     Errno::from_i32(match number.0 {
-        116 => 5,
+        107 | 116 => 5,
         n => n,
     })
 }

@@ -17,4 +17,5 @@ mod fs;
 mod room;
 mod serve;
 
+pub use io::mounts::Mounted;
 pub use serve::{Error, Options, claim, serve};

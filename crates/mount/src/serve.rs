@@ -4,7 +4,7 @@ use crate::fs::{Files, Shared};
 use cephfs::Mount;
 use client::Client;
 use fuser::{Config, MountOption, Session, SessionACL};
-use io::mounts::{self, Point};
+use io::mounts::{self, Mounted, Point};
 use io::task::{self, Background};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,6 @@ use std::time::Duration;
 const KIND: &str = "skep";
 /// What the table of mounts calls ours; the kind is that of any program, where root mounts.
 const SOURCE: &str = "skep:";
-const TABLE: &str = "/proc/self/mountinfo";
 const DEVICE: &str = "/dev/fuse";
 /// Threads that read what the kernel asks; tasks carry it out.
 const READERS: usize = 2;
@@ -85,52 +84,34 @@ pub fn claim(path: &Path) -> Result<PathBuf, Error> {
         Point::NoDirectory => Err(refuse("it is no directory")),
         Point::NotEmpty => Err(refuse("the directory is not empty, and would be hidden")),
         Point::Mounted(kind) => Err(refuse(&format!("a file system is mounted there ({kind})"))),
-        Point::Dead(_) if is_ours(&at) => {
-            mounts::detach(&at).map_err(told)?;
+        Point::Dead(kind) => {
+            let ours = Mounted::find(&at, SOURCE).map_err(told)?.ok_or_else(|| {
+                refuse(&format!(
+                    "a file system whose program has ended is mounted there ({kind}): umount it"
+                ))
+            })?;
+            ours.detach().map_err(told)?;
             tracing::info!(
                 "{}: what a process that has ended left mounted is taken away",
                 at.display()
             );
             claim(path)
         }
-        Point::Dead(kind) => Err(refuse(&format!(
-            "a file system whose program has ended is mounted there ({kind}): umount it"
-        ))),
     }
 }
 
-/// Whether what was mounted there last was mounted by us.
-fn is_ours(at: &Path) -> bool {
-    let table = io::files::read(Path::new(TABLE))
-        .ok()
-        .flatten()
-        .unwrap_or_default();
-    source_at(&table, at).is_some_and(|source| source.starts_with(SOURCE))
-}
-
-fn source_at<'a>(table: &'a str, at: &Path) -> Option<&'a str> {
-    let mut name = String::new();
-    for c in at.to_str()?.chars() {
-        match c {
-            ' ' | '\t' | '\n' | '\\' => name += &format!("\\{:03o}", c as u32),
-            c => name.push(c),
-        }
-    }
-    let line = table.lines().rfind(|l| l.split(' ').nth(4) == Some(&name))?;
-    line.split(" - ").nth(1)?.split(' ').nth(1)
-}
-
-/// Mounts, says so, and serves until `until` completes or somebody unmounts it; then all is written, and nothing mounted. Says why it
+/// Mounts, says so with what it mounted, and serves until `until` completes or somebody unmounts it; then all is written, and nothing mounted. Says why it
 /// ended.
 pub async fn serve(
     client: &Client,
     options: &Options,
-    ready: impl FnOnce(),
+    ready: impl FnOnce(Option<&Mounted>),
     until: impl Future<Output = std::io::Result<&'static str>>,
 ) -> Result<&'static str, Error> {
     let how = cephfs::Options {
         timeout: WITHIN,
         session_timeout: options.session_timeout,
+        full_fails: true,
         root: format!("/{}", options.path.trim_matches('/')),
         ..cephfs::Options::new(&options.fs)
     };
@@ -143,7 +124,7 @@ pub async fn serve(
 async fn serve_mount(
     mount: &Mount,
     options: &Options,
-    ready: impl FnOnce(),
+    ready: impl FnOnce(Option<&Mounted>),
     until: impl Future<Output = std::io::Result<&'static str>>,
 ) -> Result<&'static str, Error> {
     let root = mount.stat(options.path.trim_matches('/')).await?;
@@ -163,8 +144,9 @@ async fn serve_mount(
     let session = session
         .map_err(threads)?
         .map_err(|e| Error::Point(options.at.clone(), format!("cannot be mounted: {e}")))?;
+    let ours = Mounted::find(&options.at, SOURCE).unwrap_or_default();
     let mut served = Box::pin(task::aside("fuse", move || session.run()));
-    ready();
+    ready(ours.as_ref());
     let why = tokio::select! {
         biased;
         ended = &mut served => {
@@ -172,11 +154,11 @@ async fn serve_mount(
             "unmounted"
         }
         why = until => {
-            take_away(&options.at, &mut served).await;
+            take_away(&options.at, ours, &mut served).await;
             why.map_err(|e| Error::Io("signals", e))?
         }
         () = over(mount) => {
-            take_away(&options.at, &mut served).await;
+            take_away(&options.at, ours, &mut served).await;
             return Err(Error::Over);
         }
     };
@@ -212,31 +194,16 @@ fn config(options: &Options) -> Config {
 }
 
 /// Where programs use it, it goes from the directory at once, with all they have written, and from them when they close what they have
-/// open; they are not waited for long.
-async fn take_away<T>(at: &Path, served: &mut (impl Future<Output = T> + Unpin)) {
-    let path = at.to_path_buf();
-    let used = match task::aside("unmount", move || mounts::unmount(&path))
-        .await
-        .flatten()
-    {
-        Ok(()) => false,
-        Err(e) => {
-            tracing::warn!(
-                "{}: {e}: it is taken away from programs that use it",
-                at.display()
-            );
-            true
-        }
+/// open; they are not waited for long. What others have mounted over it stays, and it below.
+async fn take_away<T>(at: &Path, ours: Option<Mounted>, served: &mut (impl Future<Output = T> + Unpin)) {
+    let done = match ours {
+        Some(ours) => task::aside("unmount", move || take(&ours)).await.flatten(),
+        None => Err(std::io::Error::other(
+            "what is mounted there is not known, and is left",
+        )),
     };
-    if used {
-        let path = at.to_path_buf();
-        let done = task::aside("unmount", move || {
-            let synced = mounts::sync(&path);
-            mounts::detach(&path).and(synced)
-        });
-        if let Err(e) = done.await.flatten() {
-            tracing::warn!("{}: {e}", at.display());
-        }
+    if let Err(e) = done {
+        tracing::warn!("{}: {e}", at.display());
     }
     if task::timeout(CLOSE_WITHIN, served).await.is_err() {
         tracing::warn!(
@@ -246,20 +213,12 @@ async fn take_away<T>(at: &Path, served: &mut (impl Future<Output = T> + Unpin))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_we_mounted_is_ours() {
-        let table = "40 22 0:50 / /mnt/a\\040b rw shared:3 - fuse skep:files rw,user_id=0\n\
-            41 22 0:51 / /mnt/x rw - fuse skep:a rw\n42 41 0:52 / /mnt/x rw - fuse.sshfs host: rw\n";
-        for (path, source) in [
-            ("/mnt/a b", Some("skep:files")),
-            ("/mnt/x", Some("host:")),
-            ("/mnt", None),
-        ] {
-            assert_eq!(source_at(table, Path::new(path)), source, "{path}");
-        }
+fn take(ours: &Mounted) -> std::io::Result<()> {
+    ours.check()?;
+    if let Err(e) = ours.unmount() {
+        tracing::warn!("{e}: the mount is taken away from programs that use it");
+        let synced = ours.sync();
+        return ours.detach().and(synced);
     }
+    Ok(())
 }

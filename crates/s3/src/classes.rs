@@ -184,7 +184,14 @@ impl<P: Pool> Classes<P> {
         let name = all.values().find(|c| c.place == place).map(|c| c.pool.clone());
         let name =
             name.ok_or_else(|| Error::Damaged(format!("the storage class {} is not there", place.0)))?;
-        let pool = (self.open)(name).await?;
+        let pool = match (self.open)(name.clone()).await {
+            // It would be taken for an object that is not there.
+            Err(e) if e.is_not_found() => {
+                let what = format!("the pool {name} of a storage class is not there");
+                return Err(Error::Damaged(what));
+            }
+            other => other?,
+        };
         self.known().pools.insert(place, pool.clone());
         Ok(pool)
     }
@@ -280,6 +287,21 @@ mod tests {
 
     fn run<F: Future>(main: F) -> F::Output {
         io::task::block_on(main).unwrap()
+    }
+
+    #[test]
+    fn a_pool_that_is_not_there_is_no_object_that_is_not() {
+        run(async {
+            let fake = Fake::new(1);
+            accounts::ensure(&fake, CLASSES).await.unwrap();
+            fake.classes().add("COLD", "cold").await.unwrap();
+            let none: Opener<Fake> = Arc::new(|_| {
+                let e = client::Error::refused(-types::Errno::ENOENT.0, "pool");
+                Box::pin(async { Err(Error::Rados(e)) })
+            });
+            let classes = Classes::new(fake.clone(), fake.clone(), none, fake.clock());
+            assert!(matches!(classes.pool(Place(1)).await, Err(Error::Damaged(_))));
+        });
     }
 
     #[test]

@@ -25,7 +25,7 @@ use denc::{Decode, Encode};
 use futures_core::Stream;
 use io::task::{self, TaskHandle};
 use std::collections::BTreeSet;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +48,10 @@ const CHUNKS: u64 = STRIPE / seal::CHUNK;
 pub const INTENT_MS: u64 = 20 * 60 * 1000;
 /// Stripes that are not there in a row, after which there are no more: more than a writer has under way.
 const MISSES_MAX: u32 = 8;
+/// What was moved elsewhere stays for so much longer (milliseconds) than what was deleted: nobody has a reason to think that a download breaks off.
+pub const MOVED_GRACE: u64 = 6 * 60 * 60 * 1000;
+/// A stripe that is copied between pools is given up after so long: a full pool lets writes wait.
+const COPIED_WITHIN: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 60_000 });
 
 /// Who counts what passes by.
 pub trait Digests: Send {
@@ -398,11 +402,16 @@ impl<P: Pool> DataStore<P> {
 
     /// The row that has data collected once readers are through; None where there is none.
     pub fn garbage(&self, data: Data, size: u64) -> Option<(Bytes, Bytes)> {
+        self.garbage_later(data, size, 0)
+    }
+
+    /// The same, so many milliseconds later.
+    pub fn garbage_later(&self, data: Data, size: u64, later: u64) -> Option<(Bytes, Bytes)> {
         let (Data::Stripes(tag, _) | Data::Manifest(tag, _)) = data else {
             return None;
         };
         let garbage = Garbage {
-            since: self.clock.now_ms(),
+            since: self.clock.now_ms() + later,
             data,
             size: Some(size),
         };
@@ -571,12 +580,12 @@ impl<P: Pool> DataStore<P> {
             for stripe in 0..piece.stripes() {
                 let n = stored_len(&piece, stripe, entry.sealed.is_some());
                 let name = stripe_name(piece.tag, piece.first + stripe);
-                let data = from.read(&name, 0, n).await?;
+                let data = in_time(&name, from.read(&name, 0, n)).await?;
                 if data.len() as u64 != n {
                     return Err(Error::Damaged(format!("{name} is too short")));
                 }
                 self.renew(bucket, key, claim).await?;
-                to.write(&stripe_name(claim.tag, at), data).await?;
+                in_time(&name, to.write(&stripe_name(claim.tag, at), data)).await?;
                 at += 1;
             }
             moved.push(Piece {
@@ -590,7 +599,8 @@ impl<P: Pool> DataStore<P> {
         if let (Data::Stripes(..), None) = (entry.data, &entry.sealed) {
             return Ok((Data::Stripes(claim.tag, claim.place), None));
         }
-        let digest = self.write_manifest(claim, &Manifest { pieces: moved }).await?;
+        let manifest = Manifest { pieces: moved };
+        let digest = in_time(&manifest_name(claim.tag), self.write_manifest(claim, &manifest)).await?;
         let sealed = entry.sealed.clone().map(|s| s.with_manifest(digest));
         Ok((Data::Manifest(claim.tag, claim.place), sealed))
     }
@@ -601,6 +611,15 @@ pub struct Copied {
     pub data: Data,
     pub sealed: Option<Sealed>,
     pub claim: Option<Claim>,
+}
+
+/// One step of a copy.
+async fn in_time<T>(name: &str, step: impl Future<Output = Result<T>>) -> Result<T> {
+    let done = task::timeout(COPIED_WITHIN, step).await;
+    done.unwrap_or_else(|_| {
+        tracing::warn!("s3: copying {name} to another storage class takes too long: is a pool full?");
+        Err(Error::Rados(client::Error::TimedOut))
+    })
 }
 
 async fn remove_piece<P: Pool>(pool: &P, piece: &Piece) -> Result<()> {

@@ -7,7 +7,8 @@
 //! An object goes only if it is, in the same operation, the one that was judged; before each few the bucket must be as it was, so
 //! that rules which were taken back remove nothing any more. A row that cannot be read is logged and passed by.
 //!
-//! Who moves what is large says so while it does: another does not begin with the same meanwhile.
+//! Who moves what is large says so while it does: another does not begin with the same meanwhile. Moves have a turn of each round; what is not begun
+//! then waits for the next one, so that a pool that takes nothing (it is full) does not keep removals waiting, nor other buckets.
 //!
 //! Bounds: [`ROWS_MAX`] rows of a bucket at a time, a page of them in memory, [`AT_ONCE`] removals and [`MOVES_AT_ONCE`] moves at the same time.
 
@@ -22,7 +23,9 @@ use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use denc::{Decode, Encode, Reader, Writer};
 use io::task::{self, TaskHandle};
+use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -31,6 +34,8 @@ const ROWS_MAX: usize = if cfg!(test) { 20 } else { 10_000 };
 const AT_ONCE: usize = 16;
 /// Each has the memory of an upload.
 const MOVES_AT_ONCE: usize = 2;
+/// Moves of a bucket begin for so long of a round (milliseconds).
+const MOVE_TURN: u64 = 60_000;
 /// Who walks has the bucket so long (milliseconds), and stops at half of it; or for so many days, where those are short.
 const LEASE: u64 = 5 * 60 * 1000;
 const LEASE_DAYS: u64 = 8;
@@ -249,6 +254,7 @@ impl<P: Pool> Expiry<P> {
     ) -> Result<()> {
         let rules = &known.settings.of.lifecycle;
         let (mut looked, end) = (0, walk.until - self.lease() / 2);
+        let moving = Turn::new(self.clock.now_ms() + MOVE_TURN);
         while let Some(kind) = walk.kind() {
             let Some(scope) = lifecycle::scope(rules, kind) else {
                 walk.go_on(None);
@@ -268,26 +274,23 @@ impl<P: Pool> Expiry<P> {
                 if self.buckets.get(name).await? != known.bucket {
                     return Ok(());
                 }
-                let (begun, gone) = self.begin(known, some);
-                let mut acting = std::pin::pin!(joined(begun, done));
-                let acted = loop {
-                    match task::timeout(self.hold_every(), acting.as_mut()).await {
-                        Ok(acted) => break acted,
-                        Err(_) if self.hold(name, known, (&mut *walk, &mut *taken)).await? => {}
-                        // What has begun ends by itself; no further move begins.
-                        Err(_) => {
-                            gone.close();
-                            break acting.await;
+                let acting = joined(self.begin(known, some, &moving), done);
+                let held = (&mut *walk, &mut *taken);
+                match self.through(name, known, held, acting, &moving).await {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(()),
+                    Err(e) => {
+                        walk.tries += 1;
+                        if walk.tries < TRIES_MAX {
+                            return Err(e);
                         }
+                        tracing::warn!("s3: lifecycle of {name}: {e}");
                     }
-                };
-                if let Err(e) = acted {
-                    walk.tries += 1;
-                    if walk.tries < TRIES_MAX {
-                        return Err(e);
-                    }
-                    tracing::warn!("s3: lifecycle of {name}: {e}");
                 }
+            }
+            // Those that did not begin are due still.
+            if moving.put_off() && walk.tries < TRIES_MAX {
+                return Ok(());
             }
             looked += page.rows.len().max(1);
             walk.newer = newer;
@@ -297,6 +300,32 @@ impl<P: Pool> Expiry<P> {
             }
         }
         Ok(())
+    }
+
+    /// Waits for what has begun, and has the bucket meanwhile. False: it is another's, or is no longer as it was.
+    async fn through(
+        &self,
+        name: &str,
+        known: &Known,
+        (walk, taken): (&mut Walk, &mut Bytes),
+        acting: impl Future<Output = Result<()>>,
+        moving: &Turn,
+    ) -> Result<bool> {
+        let mut acting = std::pin::pin!(acting);
+        loop {
+            if let Ok(acted) = task::timeout(self.hold_every(), acting.as_mut()).await {
+                return acted.map(|()| true);
+            }
+            let held = self.hold(name, known, (&mut *walk, &mut *taken)).await;
+            if self.clock.now_ms() >= moving.until {
+                moving.begin.close();
+            }
+            if !matches!(held, Ok(true)) {
+                // What has begun ends by itself; no further move begins.
+                moving.begin.close();
+                return acting.await.and(held);
+            }
+        }
     }
 
     /// What of a page is to go.
@@ -384,10 +413,12 @@ impl<P: Pool> Expiry<P> {
         Ok(self.is_over(end).then_some(Due::Upload(key, id)))
     }
 
-    /// All of them are tried. Those of one key one after the other: they change the same rows. What is given out last lets moves begin.
-    fn begin(&self, known: &Known, some: &[Due]) -> (Vec<Acting>, Arc<Semaphore>) {
+    /// All of them are tried. Those of one key one after the other: they change the same rows.
+    fn begin(&self, known: &Known, some: &[Due], moving: &Arc<Turn>) -> Vec<Acting> {
         let of_keys = some.chunk_by(|a, b| a.key() == b.key());
-        let moving = Arc::new(Semaphore::new(MOVES_AT_ONCE));
+        if self.clock.now_ms() >= moving.until {
+            moving.begin.close();
+        }
         let begun = of_keys.map(|dues| {
             let (objects, bucket) = (self.objects.clone(), known.bucket.id.clone());
             let (dues, versioning) = (dues.to_vec(), known.settings.of.versioning);
@@ -403,12 +434,36 @@ impl<P: Pool> Expiry<P> {
                 (done, result)
             })
         });
-        (begun.collect(), moving)
+        begun.collect()
     }
 
     /// How often is said that the bucket is walked still, while something takes long.
     fn hold_every(&self) -> Duration {
-        Duration::from_millis(self.lease() / 4)
+        Duration::from_millis(MOVE_TURN.min(self.lease() / 4))
+    }
+}
+
+/// What lets moves begin in a round.
+struct Turn {
+    /// Closed: no further one begins.
+    begin: Semaphore,
+    /// When that is to be (milliseconds since 1970).
+    until: u64,
+    late: AtomicBool,
+}
+
+impl Turn {
+    fn new(until: u64) -> Arc<Self> {
+        Arc::new(Self {
+            begin: Semaphore::new(MOVES_AT_ONCE),
+            until,
+            late: AtomicBool::new(false),
+        })
+    }
+
+    /// A move came when no further one began.
+    fn put_off(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
     }
 }
 
@@ -429,16 +484,12 @@ async fn joined(begun: Vec<Acting>, done: &mut Done) -> Result<()> {
 }
 
 /// Moves what is due, if it is still so. A class that takes nothing new any more moves nothing.
-async fn move_one<P: Pool>(
-    objects: &Objects<P>,
-    bucket: &str,
-    due: &Due,
-    moving: &Semaphore,
-) -> Result<bool> {
+async fn move_one<P: Pool>(objects: &Objects<P>, bucket: &str, due: &Due, moving: &Turn) -> Result<bool> {
     let (Due::Move(key, _, class) | Due::MoveVersion(key, .., class)) = due else {
         return Ok(false);
     };
-    let Ok(_turn) = moving.acquire().await else {
+    let Ok(_turn) = moving.begin.acquire().await else {
+        moving.late.store(true, Ordering::Relaxed);
         return Ok(false);
     };
     let Some(place) = objects.data.classes().open_to(class).await? else {
@@ -461,7 +512,7 @@ async fn act<P: Pool>(
     objects: &Objects<P>,
     (bucket, versioning): (&str, Versioning),
     due: Due,
-    moving: &Semaphore,
+    moving: &Turn,
     done: &mut Done,
 ) -> Result<()> {
     match due {

@@ -14,6 +14,7 @@
 //! The version `null` is what was written while versioning was off or suspended. There is one at most, which what is written so replaces.
 
 use crate::amount::Amount;
+use crate::data::MOVED_GRACE;
 use crate::index::{Verdict, View};
 use crate::rados::{Change, Look, Span};
 use crate::record::{Attributes, Data, Entry, Older, entry_row, head_row, older_of, older_prefix, older_row};
@@ -152,7 +153,7 @@ pub struct History {
     /// Others that were looked for by themselves.
     asked: BTreeSet<Order>,
     /// Whose data nobody refers to any more.
-    gone: Vec<Entry>,
+    gone: Vec<(Entry, u64)>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -297,7 +298,7 @@ impl History {
         if entry.lock.holds(self.at, bypass) {
             return Err(Error::Locked);
         }
-        self.gone.push(entry);
+        self.gone.push((entry, 0));
         Ok(())
     }
 
@@ -411,7 +412,8 @@ impl History {
             to(entry);
             Ok(())
         })?;
-        self.gone.extend(was.filter(|was| was.data != now.data));
+        let was = was.filter(|was| was.data != now.data);
+        self.gone.extend(was.map(|was| (was, MOVED_GRACE)));
         Ok(())
     }
 
@@ -457,8 +459,8 @@ impl History {
         usize::from(self.now.current.is_some()) + self.now.others.len() <= 1 && !self.more
     }
 
-    /// Rows that differ, and what has to be collected, by `garbage`.
-    pub fn change(self, garbage: impl Fn(Data, u64) -> Option<(Bytes, Bytes)>) -> Change {
+    /// Rows that differ, and what has to be collected, by `garbage`: its size, and how much later than what is deleted.
+    pub fn change(self, garbage: impl Fn(Data, u64, u64) -> Option<(Bytes, Bytes)>) -> Change {
         let mut change = Change::default();
         if self.now.current != self.was.current {
             let row = entry_row(&self.key);
@@ -494,7 +496,8 @@ impl History {
         }
         change.counted = self.now.amount();
         change.counted += self.was.amount().less();
-        let gone = self.gone.iter().filter_map(|e| garbage(e.data, e.size));
+        let gone = self.gone.iter();
+        let gone = gone.filter_map(|(e, later)| garbage(e.data, e.size, *later));
         change.set.extend(gone);
         change
     }

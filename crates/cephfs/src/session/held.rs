@@ -159,6 +159,8 @@ impl Open {
 #[derive(Debug, Clone, Copy)]
 struct Dirty {
     size: u64,
+    truncate_seq: u32,
+    truncate_size: u64,
     mtime: Utime,
     follows: u64,
 }
@@ -195,7 +197,8 @@ fn update(ino: u64, o: &Open) -> MClientCaps {
         cap_id: o.cap_id,
         seq: o.seq,
         issue_seq: o.issue_seq,
-        caps: o.issued,
+        // What a call uses is given back when it has ended.
+        caps: o.issued | o.used(),
         wanted: o.wanted(),
         mseq: o.mseq,
         inline_version: u64::MAX,
@@ -292,6 +295,8 @@ impl Session {
         h.open.send_if_modified(|o| {
             dirty = o.written.take().map(|mtime| Dirty {
                 size: o.size,
+                truncate_seq: o.truncate_seq,
+                truncate_size: o.truncate_size,
                 mtime,
                 follows: o.follows,
             });
@@ -323,6 +328,8 @@ impl Session {
         m.dirty = cap::FW;
         m.snap_follows = flush.dirty.follows;
         m.body.size = flush.dirty.size;
+        m.body.truncate_seq = flush.dirty.truncate_seq;
+        m.body.truncate_size = flush.dirty.truncate_size;
         m.body.mtime = flush.dirty.mtime;
         m.body.atime = flush.dirty.mtime;
         m.body.ctime = self.wall();
@@ -343,10 +350,14 @@ impl Session {
         all.into_iter().for_each(|(tid, ino)| self.send_flush(ino, tid));
     }
 
-    /// The answer comes when all that was written is durable at the server.
-    pub(super) fn flush(&mut self, ino: u64, reply: oneshot::Sender<crate::Result<()>>) {
-        self.tell(ino);
-        match self.held.get_mut(&ino) {
+    /// The answer comes when all that was written is durable at the server. `open`: what a handle holds, which may be of a session that
+    /// was lost.
+    pub(super) fn flush(&mut self, ino: u64, open: &Shared, reply: oneshot::Sender<crate::Result<()>>) {
+        let is_held = |h: &Holding| Arc::ptr_eq(&h.open, open);
+        if self.held.get(&ino).is_some_and(is_held) {
+            self.tell(ino);
+        }
+        match self.held.get_mut(&ino).filter(|h| is_held(h)) {
             None => drop(reply.send(Err(lost()))),
             Some(h) => match h.flushes.back_mut() {
                 Some(last) => last.waiting.push(reply),
@@ -493,5 +504,23 @@ impl Session {
             }
         };
         self.held.iter().map(record).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_write_uses_is_not_given_back_by_what_is_told_meanwhile() {
+        let mut o = Open::default();
+        o.hear_caps(cap::PIN | cap::FW);
+        o.writing = 1;
+        o.hear_caps(cap::PIN);
+        assert!(o.owes && o.is_held_up());
+        assert_eq!(update(1, &o).caps, cap::PIN | cap::FW);
+        o.writing = 0;
+        assert!(o.owes && !o.is_held_up());
+        assert_eq!(update(1, &o).caps, cap::PIN);
     }
 }

@@ -357,7 +357,11 @@ fn what_comes_is_charged_beyond_what_was_bought() {
     };
     b.ack(1, id);
     b.after(4000);
-    assert_eq!(b.table.next_timer(), Some(b.now + Duration::from_secs(2)), "it is asked for");
+    assert_eq!(
+        b.table.next_timer(),
+        Some(b.now + Duration::from_secs(2)),
+        "it is asked for"
+    );
     assert_eq!(b.send_with(1, "a", large, true), Verdict::Go);
     assert!(matches!(b.send_with(1, "b", small, true), Verdict::Block(_)));
 }

@@ -2,11 +2,13 @@
 //! of them stays behind.
 
 use super::*;
+use crate::classes::{Classes, Opener};
 use crate::data::Stored;
 use crate::lifecycle::{DAY, Move, OlderMove, Rule};
 use crate::record::{Entry, Part, Place, Upload};
 use crate::seal::{CHUNK, How, Key};
 use crate::settings::Settings;
+use std::sync::Arc;
 
 const COLD: &str = "COLD";
 const TO: (&str, Place) = (COLD, Place(1));
@@ -118,6 +120,10 @@ fn what_is_moved_is_the_same_elsewhere() {
             let entry = gate.objects.entry(&bucket, name).await.unwrap();
             assert_eq!(entry.attributes.class, COLD, "{name}");
         }
+        // Who reads what was there has hours for that.
+        pool.pass(Duration::from_secs(5 * 3600));
+        gate.collect(0).await;
+        assert_eq!(held(&pool), (11, 11));
         gate.settle(1 + 5 + 5).await;
         assert_eq!(held(&pool), (0, 11));
         assert_eq!(gate.read(&bucket, "small").await, Ok(Some(small)));
@@ -464,5 +470,45 @@ fn what_is_put_into_a_class_is_in_its_pool_and_is_collected_there() {
         let (which, terms) = (Which::Current, Terms::default());
         gate.objects.delete(&bucket, "k", which, &terms).await.unwrap();
         gate.settle(0).await;
+    });
+}
+
+/// A full pool lets writes wait.
+#[test]
+fn a_pool_that_takes_nothing_keeps_nothing_else_waiting() {
+    run(async {
+        let pool = Fake::new(6);
+        let mut gate = Gate::new(&pool, 1);
+        let mut cold = gate.pool.clone();
+        (cold.gateway, cold.prefix) = (9, "cold/".into());
+        let open: Opener<Fake> = Arc::new(move |_| {
+            let cold = cold.clone();
+            Box::pin(async { Ok(cold) })
+        });
+        let (index, clock) = (gate.objects.index.clone(), gate.objects.clock.clone());
+        let classes = Classes::new(gate.pool.clone(), gate.pool.clone(), open, clock.clone());
+        gate.objects.data = DataStore::new(classes, index, clock);
+        let bucket = gate.with_class().await;
+        let ends = Rule {
+            id: "x".into(),
+            enabled: true,
+            prefix: Some("x".into()),
+            days: Some(1),
+            ..Rule::default()
+        };
+        let rules = vec![rule(after_days(1), Vec::new()), ends];
+        set(&gate, rules, Versioning::Off).await;
+        for key in ["t1", "t2", "t3", "x"] {
+            let (data, terms) = (data_of(1), Terms::default());
+            gate.put(&bucket, key, &data, &terms).await.unwrap();
+        }
+        pool.pass(Duration::from_millis(2 * DAY));
+        pool.lock().held.insert(9, 1);
+        let done = gate.end_terms().await;
+        assert_eq!((done.moved, done.expired), (0, 1));
+        pool.lock().held.remove(&9);
+        assert_eq!(gate.end_terms().await.moved, 3);
+        gate.settle(3).await;
+        assert_eq!(held(&pool), (0, 3));
     });
 }

@@ -4,10 +4,11 @@ pub mod args;
 
 use crate::{service, up};
 use ::client::{Client, Conf, Error as ClientError};
+use ::mount::Mounted;
 use args::{Mount, NAME};
-use io::mounts;
 use node::{DataDir, Error, Msgr1Port, Node, StartOptions};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 use types::Errno;
 
@@ -25,17 +26,19 @@ pub fn run(args: &Mount) -> Result<(), Error> {
                 at,
                 conf: conf.clone(),
                 makes: false,
+                mounted: OnceLock::new(),
             };
             io::task::block_on(whole.by_itself())
         }
         None => {
+            check_apart(&args.place.dir(), &at)?;
             let dir = DataDir::create(&args.place.dir())?;
-            check_apart(dir.root(), &at)?;
             let whole = Whole {
                 args,
                 at,
                 conf: dir.conf_path(),
                 makes: true,
+                mounted: OnceLock::new(),
             };
             match dir.holder()? {
                 Some(_) => io::task::block_on(whole.by_itself()),
@@ -58,7 +61,7 @@ fn failed(e: impl std::fmt::Display) -> Error {
 
 /// A store below its own mount would wait for itself.
 fn check_apart(data: &Path, at: &Path) -> Result<(), Error> {
-    let data = io::files::canonical(data).unwrap_or_else(|_| data.to_path_buf());
+    let data = real(data);
     match data.starts_with(at) {
         true => Err(failed(format!(
             "the store's directory {} is below {}, where it would be hidden",
@@ -69,6 +72,16 @@ fn check_apart(data: &Path, at: &Path) -> Result<(), Error> {
     }
 }
 
+/// The path without links; its last names need not be there yet.
+fn real(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let known = |up: &Path| Some((io::files::canonical(up).ok()?, whole.strip_prefix(up).ok()?));
+    match whole.ancestors().find_map(known) {
+        Some((up, rest)) => up.join(rest),
+        None => whole.clone(),
+    }
+}
+
 /// What is mounted, and where.
 struct Whole<'a> {
     args: &'a Mount,
@@ -76,6 +89,7 @@ struct Whole<'a> {
     conf: PathBuf,
     /// The file system is made when it is not there.
     makes: bool,
+    mounted: OnceLock<Mounted>,
 }
 
 impl Whole<'_> {
@@ -120,8 +134,8 @@ impl Whole<'_> {
                 eprintln!("stopping: {e}");
                 service::stopping(&e.to_string());
                 // Nobody would answer who uses it.
-                if let Ok(mounts::Point::Mounted(_) | mounts::Point::Dead(_)) = mounts::look(&self.at) {
-                    let _ = mounts::detach(&self.at);
+                if let Some(Err(e)) = self.mounted.get().map(Mounted::detach) {
+                    eprintln!("{}: {e}", self.at.display());
                 }
                 node.fall().await;
                 Err(e)
@@ -184,7 +198,10 @@ impl Whole<'_> {
             allow_other: self.args.allow_other,
             session_timeout: self.makes.then_some(OWN_SESSION),
         };
-        let ready = || {
+        let ready = |mounted: Option<&Mounted>| {
+            if let Some(mounted) = mounted {
+                let _ = self.mounted.set(mounted.clone());
+            }
             println!("mounted at {}", self.at.display());
             println!("  conf     {}", self.conf.display());
             service::ready(&format!("mounted at {}", self.at.display()));

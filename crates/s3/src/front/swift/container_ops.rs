@@ -4,20 +4,26 @@ use super::account_ops::{describe, limit};
 use super::answer::{Done, Refusal, bad, denied, empty, refuse, set, stamp, unbuilt};
 use super::asked::{Asked, changed};
 use super::kept::{kind_of, seen};
-use super::listing::{self, Format, Row};
+use super::listing::{self, Format, Row, room, short};
 use super::login::is_secret;
+use super::query::Query;
 use crate::Error;
 use crate::buckets::Known;
 use crate::container::{Acl, Container};
-use crate::front::Front;
 use crate::front::permit::Ask;
+use crate::front::{Front, TRIES_MAX};
 use crate::objects::{Item, LIST_MAX, Listing};
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
+use crate::record::Entry;
 use crate::settings::Settings;
 use hyper::{Method, StatusCode};
 use s3s::S3Result;
 use s3s::dto::DeleteBucketInput;
+use std::ops::ControlFlow;
+
+/// Names of a container that one request looks at.
+const LOOKED_MAX: usize = 100_000;
 
 const UNBUILT: [(&str, &str); 8] = [
     (
@@ -74,15 +80,29 @@ impl Changes {
         if write.as_ref().is_some_and(|(_, a)| a.public || a.listings) {
             return Err(bad("X-Container-Write: referrers read, and do not write"));
         }
-        let meta = asked.meta("container")?;
-        if read.is_some() || write.is_some() || meta.iter().any(|(name, _)| is_secret(name)) {
-            asked.demand_full()?;
-        }
-        Ok(Self {
-            meta,
+        let changes = Self {
+            meta: asked.meta("container")?,
             read: read.map(|(text, _)| text),
             write: write.map(|(text, _)| text),
-        })
+        };
+        if changes.grants() {
+            asked.demand_full()?;
+        }
+        Ok(changes)
+    }
+
+    /// Whether they give access to others, or take it: by ACLs, or by keys of temporary URLs, which do what the owner may.
+    fn grants(&self) -> bool {
+        self.read.is_some() || self.write.is_some() || self.meta.iter().any(|(name, _)| is_secret(name))
+    }
+
+    /// Access is given by the container's owner alone, whatever its policy says.
+    fn check(&self, asked: &Asked, owner: &str) -> Done<()> {
+        let owns = asked.caller.as_ref().is_some_and(|c| c.user == owner);
+        match owns || !self.grants() {
+            true => Ok(()),
+            false => Err(denied()),
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -104,6 +124,16 @@ impl Changes {
         }
         settings.container = Some(container).filter(|c| *c != Container::default());
         Ok(())
+    }
+}
+
+/// Prefix and delimiter of a listing. With `path`, which wins: objects below a folder, and no further folders.
+fn within(query: &Query) -> (Option<String>, Option<String>) {
+    let said = |name: &str| query.get(name).map(str::to_string);
+    match query.get("path") {
+        None => (said("prefix"), said("delimiter").filter(|d| !d.is_empty())),
+        Some("") => (Some(String::new()), Some("/".into())),
+        Some(path) => (Some(format!("{}/", path.trim_end_matches('/'))), Some("/".into())),
     }
 }
 
@@ -164,8 +194,17 @@ impl<P: Pool> Front<P> {
     async fn change_container(&self, asked: &Asked, changes: &Changes) -> Done<()> {
         let ask = Ask::bucket(Action::PutBucketAcl, asked.container());
         let req = asked.request(());
-        let changed = self.try_change_settings(&req, ask, |s| changes.apply(s));
-        Ok(changed.await?)
+        for _ in 0..TRIES_MAX {
+            let known = self.permitted(&req, &ask).await?;
+            changes.check(asked, &known.bucket.owner)?;
+            let mut settings = known.settings.of.clone();
+            changes.apply(&mut settings)?;
+            match self.buckets.set_settings(ask.bucket, &known, &settings).await {
+                Err(Error::Conflict(_)) => {}
+                other => return Ok(other?),
+            }
+        }
+        Err(Error::Conflict("others change the same container").into())
     }
 
     async fn post_container(&self, asked: &Asked) -> Done {
@@ -238,82 +277,146 @@ impl<P: Pool> Front<P> {
         if query.is_true("reverse") {
             return Err(unbuilt("reverse listings of objects"));
         }
-        // Objects below a folder, and no further folders.
-        let folder = query.get("path");
-        let prefix = match folder {
-            None => query.get("prefix").unwrap_or_default().to_string(),
-            Some("") => String::new(),
-            Some(path) => format!("{}/", path.trim_end_matches('/')),
-        };
-        let delimiter = match folder {
-            Some(_) => Some("/".to_string()),
-            None => query.said("delimiter").map(str::to_string),
-        };
+        let (prefix, delimiter) = within(query);
+        // What is judged is what is listed.
         let ask = Ask::bucket(Action::ListBucket, asked.container())
-            .with(Key::Prefix, query.get("prefix").or(folder))
+            .with(Key::Prefix, prefix.as_ref())
             .with(Key::Delimiter, delimiter.as_ref())
             .with(Key::MaxKeys, Some(max));
         let known = self.listable(&asked.request(()), &ask).await?;
         let listing = Listing {
-            prefix,
+            prefix: prefix.unwrap_or_default(),
             delimiter,
             after: query.said("marker").map(str::to_string),
             max,
         };
-        let end = query.said("end_marker");
-        let rows = self
-            .rows_of(&known, listing, |row| {
-                let before = end.is_none_or(|e| row.name() < e);
-                let wanted = folder.is_none() || !matches!(row, Row::Subdir(_));
-                (before, wanted)
-            })
-            .await?;
+        let _room = room(max).await?;
+        let (end, folder) = (query.said("end_marker"), query.has("path"));
+        let rows = self.found_of(&known, listing, |item| match item {
+            item if end.is_some_and(|e| item.name() >= e) => ControlFlow::Break(()),
+            Item::Prefix(_) if folder => ControlFlow::Continue(None),
+            item => ControlFlow::Continue(Some(row(item))),
+        });
+        let rows = rows.await?;
         let format = Format::of(query, asked.header("accept"));
         let mut answer = listing::answer(format, ("container", asked.container()), &rows);
         self.describe_container(asked, &known, &mut answer).await?;
         Ok(answer)
     }
 
-    /// Rows of a listing until `of` says first that there are no more; those of which it says then that they are wanted.
-    pub(super) async fn rows_of(
+    /// What `of` makes of a listing's items, until it breaks off; None: of what is not wanted.
+    pub(super) async fn found_of<T>(
         &self,
         known: &Known,
         mut listing: Listing,
-        of: impl Fn(&Row) -> (bool, bool),
-    ) -> Done<Vec<Row>> {
-        let (max, mut rows) = (listing.max, Vec::new());
-        while rows.len() < max {
-            listing.max = (max - rows.len()).min(LIST_MAX);
+        of: impl Fn(Item) -> ControlFlow<(), Option<T>>,
+    ) -> Done<Vec<T>> {
+        let (max, mut looked, mut found) = (listing.max, 0, Vec::new());
+        while found.len() < max {
+            if looked >= LOOKED_MAX {
+                let why =
+                    "Too many names that are not listed are between those that are: list them by prefix";
+                return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, why));
+            }
+            // Whole pages, where not all is wanted.
+            listing.max = match looked == found.len() {
+                true => (max - looked).min(LIST_MAX),
+                false => LIST_MAX,
+            };
             let page = self.objects.list(&known.bucket.id, &listing).await?;
             listing.after = page.items.last().map(|i| i.name().to_string());
+            looked += page.items.len();
             for item in page.items {
-                let row = row(item);
-                match of(&row) {
-                    (false, _) => return Ok(rows),
-                    (true, true) => rows.push(row),
-                    (true, false) => {}
+                match of(item) {
+                    ControlFlow::Break(()) => return Ok(found),
+                    ControlFlow::Continue(one) => found.extend(one),
+                }
+                if found.len() == max {
+                    return Ok(found);
                 }
             }
             if !page.more {
                 break;
             }
         }
-        Ok(rows)
+        Ok(found)
     }
+}
+
+/// Bytes and ETag of an object, as listings say them.
+pub(super) fn shown(entry: &Entry) -> (u64, String) {
+    seen(entry).unwrap_or((entry.size, entry.etag.clone()))
 }
 
 fn row(item: Item) -> Row {
     match item {
         Item::Prefix(prefix) => Row::Subdir(prefix),
         Item::Object(name, entry) => {
-            let (bytes, hash) = seen(&entry).unwrap_or((entry.size, entry.etag.clone()));
+            let (bytes, hash) = shown(&entry);
             Row::Object {
                 name,
                 hash,
                 bytes,
-                kind: kind_of(&entry),
+                kind: short(kind_of(&entry)),
                 at: entry.modified,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::caller::{Noted, Peer};
+    use crate::front::swift::asked::{Caller, headers};
+    use crate::front::swift::path::Place;
+    use hyper::Uri;
+
+    #[test]
+    fn what_is_listed_is_judged() {
+        let of = |query: &str| {
+            let (prefix, delimiter) = within(&Query::parse(query).unwrap());
+            (prefix.unwrap_or("none".into()), delimiter.unwrap_or_default())
+        };
+        let pair = |a: &str, b: &str| (a.to_string(), b.to_string());
+        assert_eq!(of("delimiter="), pair("none", ""));
+        assert_eq!(of("prefix=a&delimiter=-"), pair("a", "-"));
+        assert_eq!(of("prefix=a&path=b"), pair("b/", "/"));
+        assert_eq!(of("prefix=a&path=b//&delimiter=-"), pair("b/", "/"));
+        assert_eq!(of("prefix=a&path="), pair("", "/"));
+    }
+
+    #[test]
+    fn access_is_given_by_the_owner_alone() {
+        let may = |header: &'static str, user: &str| {
+            let asked = Asked {
+                method: Method::POST,
+                uri: Uri::from_static("/"),
+                place: Place::default(),
+                query: Query::default(),
+                headers: headers(&[(header, "x")]),
+                caller: Some(Caller {
+                    user: user.into(),
+                    ..Caller::default()
+                }),
+                peer: Peer {
+                    ip: [127, 0, 0, 1].into(),
+                    tls: false,
+                },
+                noted: Noted::default(),
+            };
+            Changes::of(&asked).unwrap().check(&asked, "owner").is_ok()
+        };
+        for header in [
+            "x-container-meta-temp-url-key",
+            "x-container-meta-temp-url-key-2",
+            "x-remove-container-meta-temp-url-key",
+            "x-container-read",
+            "x-container-write",
+            "x-remove-container-read",
+        ] {
+            assert!(may(header, "owner") && !may(header, "other"), "{header}");
+        }
+        assert!(may("x-container-meta-room", "other"));
     }
 }

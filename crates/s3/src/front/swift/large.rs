@@ -2,17 +2,22 @@
 //!
 //! Dynamic ones (DLO) have what a container lists below a prefix when they are read; static ones (SLO) a list that was checked when it was put. Each segment is
 //! judged as a read of its own: whoever may read the manifest reads of segments what they may read anyhow.
+//!
+//! By a temporary URL that is what the owner may read, and whoever may write into the container chooses what a manifest names. So segments are then read in the
+//! owner's containers alone, and a dynamic one's only in its own container `CONTAINER`, or in `CONTAINER_segments`, where clients put them.
 
-use super::answer::{Done, Refusal, missing, refuse};
-use super::asked::Asked;
+use super::answer::{Done, Refusal, denied, missing, refuse};
+use super::asked::{Asked, Caller};
+use super::container_ops::shown;
 use super::kept::{MANIFEST, is_large};
-use super::listing::Row;
+use super::listing::room;
 use super::path;
+use crate::buckets::Known;
 use crate::front::Front;
 use crate::front::object_ops::{KNOWN_FOR, PUT_MAX};
 use crate::front::permit::Ask;
 use crate::history::Which;
-use crate::objects::Listing;
+use crate::objects::{Item, Listing};
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
 use crate::record::Entry;
@@ -20,6 +25,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use hyper::StatusCode;
 use s3s::crypto::{Checksum as _, Md5};
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -81,6 +87,25 @@ pub fn cut(segments: Vec<Segment>, (from, to): (u64, u64)) -> Vec<(Segment, u64,
     parts
 }
 
+/// Whoever asks by a temporary URL: the owner of the object that it names, as far as rights go.
+fn by_url(asked: &Asked) -> Option<&Caller> {
+    asked.caller.as_ref().filter(|c| c.by_url)
+}
+
+/// Where a dynamic object's segments are read by a temporary URL.
+fn is_beside(container: &str, segments: &str) -> bool {
+    let rest = segments.strip_prefix(container);
+    rest.is_some_and(|r| r.is_empty() || r == "_segments")
+}
+
+/// A temporary URL reads segments in its owner's containers alone.
+fn owned(asked: &Asked, known: &Known) -> Done<()> {
+    match by_url(asked).is_none_or(|c| c.user == known.bucket.owner) {
+        true => Ok(()),
+        false => Err(denied()),
+    }
+}
+
 /// Bytes that are read while they are sent.
 pub struct Pumped(mpsc::Receiver<Result<Bytes, std::io::Error>>);
 
@@ -108,31 +133,36 @@ impl<P: Pool> Front<P> {
         let (container, prefix) = path::named(named)
             .map_err(|e| refuse(StatusCode::CONFLICT, format!("X-Object-Manifest: {e}")))?;
         self.in_scope(asked, &container)?;
+        if by_url(asked).is_some() && !is_beside(asked.container(), &container) {
+            return Err(denied());
+        }
         let ask = Ask::bucket(Action::ListBucket, &container).with(Key::Prefix, Some(&prefix));
         let found = self.listable(&asked.request(()), &ask).await;
         let known = match found.map_err(Refusal::from) {
             Err(e) if e.no_container => return Err(missing()),
             other => other?,
         };
+        owned(asked, &known)?;
+        let _room = room(SEGMENTS_MAX).await?;
         let listing = Listing {
             prefix,
             max: SEGMENTS_MAX + 1,
             ..Listing::default()
         };
-        let mut segments = Vec::new();
-        for row in self.rows_of(&known, listing, |_| (true, true)).await? {
-            if let Row::Object {
-                name, hash, bytes, ..
-            } = row
-            {
-                segments.push(Segment {
-                    container: container.clone(),
-                    object: name,
-                    size: bytes,
-                    etag: hash,
-                });
+        let segments = self.found_of(&known, listing, |item| match item {
+            Item::Prefix(_) => ControlFlow::Continue(None),
+            Item::Object(object, entry) => {
+                let (size, etag) = shown(&entry);
+                let container = container.clone();
+                ControlFlow::Continue(Some(Segment {
+                    container,
+                    object,
+                    size,
+                    etag,
+                }))
             }
-        }
+        });
+        let segments = segments.await?;
         if segments.len() > SEGMENTS_MAX {
             let why = format!("a large object of more than {SEGMENTS_MAX} segments");
             return Err(refuse(StatusCode::CONFLICT, why));
@@ -149,7 +179,7 @@ impl<P: Pool> Front<P> {
         let scope = asked.caller.as_ref().and_then(|c| c.scope.as_deref());
         match scope.is_none_or(|s| s == container) {
             true => Ok(()),
-            false => Err(super::answer::denied()),
+            false => Err(denied()),
         }
     }
 
@@ -159,6 +189,7 @@ impl<P: Pool> Front<P> {
         let of = (segment.container.as_str(), segment.object.as_str());
         let req = asked.request(());
         let known = self.buckets.known(of.0).await?;
+        owned(asked, &known)?;
         let entry = self
             .readable_in(&req, &known, (of.0, of.1, Which::Current))
             .await?;
@@ -226,6 +257,14 @@ impl<P: Pool> Front<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn segments_lie_beside_their_manifest() {
+        assert!(is_beside("c", "c") && is_beside("c", "c_segments"));
+        for other in ["d", "c_", "c_segments2", "_segments", "cc_segments"] {
+            assert!(!is_beside("c", other), "{other}");
+        }
+    }
 
     #[test]
     fn ranges_are_cut_over_segments() {

@@ -1,14 +1,42 @@
 //! What listings of accounts and containers look like: plain, JSON, XML.
 
-use super::answer::{iso, text_answer};
+use super::answer::{Done, iso, text_answer};
 use super::query::Query;
+use crate::Error;
+use crate::objects::LIST_MAX;
 use hyper::StatusCode;
 use s3s::HttpResponse;
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Names of one page, as Swift has it.
 pub const PAGE_MAX: usize = 10_000;
+/// Bytes of a content type in a row.
+const KIND_MAX: usize = 256;
+/// Listings of more than a page of the index, that are put together at once.
+const LARGE_MAX: usize = 16;
+const ROOM_WITHIN: Duration = Duration::from_secs(30);
+
+static ROOM: Semaphore = Semaphore::const_new(LARGE_MAX);
+
+/// Room for a listing of so many names, while it is put together; None: it needs none.
+pub async fn room(names: usize) -> Done<Option<SemaphorePermit<'static>>> {
+    if names <= LIST_MAX {
+        return Ok(None);
+    }
+    match io::task::timeout(ROOM_WITHIN, ROOM.acquire()).await {
+        Ok(Ok(room)) => Ok(Some(room)),
+        _ => Err(Error::Busy("the gateway has all the listings that it has memory for").into()),
+    }
+}
+
+/// A content type, as long as a row has it.
+pub fn short(mut kind: String) -> String {
+    kind.truncate(kind.floor_char_boundary(KIND_MAX));
+    kind
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -150,7 +178,15 @@ fn xml(text: &str) -> String {
 pub fn answer(format: Format, (what, name): (&str, &str), rows: &[Row]) -> HttpResponse {
     let text = match format {
         Format::Plain => rows.iter().map(|r| format!("{}\n", r.name())).collect(),
-        Format::Json => Value::Array(rows.iter().map(Row::json).collect()).to_string(),
+        Format::Json => {
+            let mut out = String::from("[");
+            for (n, row) in rows.iter().enumerate() {
+                let comma = if n == 0 { "" } else { "," };
+                // Writing to a string does not fail.
+                let _ = write!(out, "{comma}{}", row.json());
+            }
+            out + "]"
+        }
         Format::Xml => {
             let mut out = format!(
                 "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{what} name=\"{}\">",
@@ -185,6 +221,12 @@ mod tests {
     }
 
     #[test]
+    fn kinds_are_cut() {
+        assert_eq!(short("text/x".into()), "text/x");
+        assert_eq!(short("x".repeat(KIND_MAX - 1) + "é"), "x".repeat(KIND_MAX - 1));
+    }
+
+    #[test]
     fn rows_are_written() {
         let rows = [
             Row::Object {
@@ -213,6 +255,8 @@ mod tests {
             text.ends_with("<subdir name=\"d/\"><name>d/</name></subdir></container>"),
             "{text}"
         );
+        let none = answer(Format::Json, ("account", "a"), &[]);
+        assert_eq!(none.body().bytes().unwrap(), "[]");
         let none = answer(Format::Plain, ("account", "a"), &[]);
         assert_eq!(none.status(), 204);
     }

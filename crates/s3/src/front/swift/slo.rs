@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 
 pub const SEGMENTS_MAX: usize = 1000;
 pub const MANIFEST_MAX: usize = 2 << 20;
+/// Of a list as it is kept, which says more.
+const KEPT_MAX: usize = 2 * MANIFEST_MAX;
 
 /// A segment as a client lists it.
 #[derive(Debug, Deserialize)]
@@ -148,6 +150,10 @@ impl<P: Pool> Front<P> {
         }
         let size: u64 = segments.iter().map(|s| s.size).sum();
         let text = serde_json::to_vec(&listed).map_err(|e| bad(e.to_string()))?;
+        if text.len() > KEPT_MAX {
+            let why = format!("the list with what is known of its segments has more than {KEPT_MAX} bytes");
+            return Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, why));
+        }
         let kept = BTreeMap::from([(STATIC.to_string(), format!("{size} {etag}"))]);
         let (length, body) = (text.len(), Body::from(text));
         let out = self
@@ -162,7 +168,7 @@ impl<P: Pool> Front<P> {
     /// The list as it lies.
     async fn static_list(&self, known: &Known, key: &str, entry: &Entry) -> Done<Vec<Listed>> {
         let damaged = |what: String| crate::Error::Damaged(format!("a list of segments: {what}"));
-        if entry.size > 2 * MANIFEST_MAX as u64 {
+        if entry.size > KEPT_MAX as u64 {
             return Err(damaged("too large".into()).into());
         }
         let opened = self.opened(None, entry, (&known.bucket.id, key))?;
