@@ -48,8 +48,6 @@ const CHUNKS: u64 = STRIPE / seal::CHUNK;
 pub const INTENT_MS: u64 = 20 * 60 * 1000;
 /// Stripes that are not there in a row, after which there are no more: more than a writer has under way.
 const MISSES_MAX: u32 = 8;
-/// What was moved elsewhere stays for so much longer (milliseconds) than what was deleted: nobody has a reason to think that a download breaks off.
-pub const MOVED_GRACE: u64 = 6 * 60 * 60 * 1000;
 /// A stripe that is copied between pools is given up after so long: a full pool lets writes wait.
 const COPIED_WITHIN: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 60_000 });
 

@@ -14,7 +14,6 @@
 //! The version `null` is what was written while versioning was off or suspended. There is one at most, which what is written so replaces.
 
 use crate::amount::Amount;
-use crate::data::MOVED_GRACE;
 use crate::index::{Verdict, View};
 use crate::rados::{Change, Look, Span};
 use crate::record::{Attributes, Data, Entry, Older, entry_row, head_row, older_of, older_prefix, older_row};
@@ -24,6 +23,9 @@ use bytes::Bytes;
 use denc::{Decode, Encode, Reader, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+
+/// What was moved elsewhere stays for so much longer (milliseconds) than what was deleted: nobody has a reason to think that a download breaks off.
+pub const MOVED_GRACE: u64 = 6 * 60 * 60 * 1000;
 
 /// Of a bucket. It cannot be turned off again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
