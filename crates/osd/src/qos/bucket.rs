@@ -46,13 +46,15 @@ impl Cost {
 
     /// Tokens of such a limit; None: it does not count this.
     pub fn of(&self, kind: Kind) -> Option<f64> {
+        // What is left of a cost may be bytes alone.
+        let bytes = |ops: u32, bytes: u64| (ops > 0 || bytes > 0, bytes);
         let (touches, amount) = match kind {
             Kind::Iops => (self.ops > 0, u64::from(self.ops)),
             Kind::ReadIops => (self.reads > 0, u64::from(self.reads)),
             Kind::WriteIops => (self.writes > 0, u64::from(self.writes)),
-            Kind::Bps => (self.ops > 0, self.read_bytes.saturating_add(self.write_bytes)),
-            Kind::ReadBps => (self.reads > 0, self.read_bytes),
-            Kind::WriteBps => (self.writes > 0, self.write_bytes),
+            Kind::Bps => bytes(self.ops, self.read_bytes.saturating_add(self.write_bytes)),
+            Kind::ReadBps => bytes(self.reads, self.read_bytes),
+            Kind::WriteBps => bytes(self.writes, self.write_bytes),
         };
         touches.then_some(amount as f64)
     }

@@ -3,7 +3,7 @@
 use super::account_ops::{describe, limit};
 use super::answer::{Done, Refusal, bad, denied, empty, refuse, set, stamp, unbuilt};
 use super::asked::{Asked, changed};
-use super::kept::{kind_of, seen};
+use super::kept::{kind_of, shown};
 use super::listing::{self, Format, Row, room, short};
 use super::login::is_secret;
 use super::query::Query;
@@ -15,7 +15,6 @@ use crate::front::{Front, TRIES_MAX};
 use crate::objects::{Item, LIST_MAX, Listing};
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
-use crate::record::Entry;
 use crate::settings::Settings;
 use hyper::{Method, StatusCode};
 use s3s::S3Result;
@@ -341,11 +340,6 @@ impl<P: Pool> Front<P> {
         }
         Ok(found)
     }
-}
-
-/// Bytes and ETag of an object, as listings say them.
-pub(super) fn shown(entry: &Entry) -> (u64, String) {
-    seen(entry).unwrap_or((entry.size, entry.etag.clone()))
 }
 
 fn row(item: Item) -> Row {

@@ -23,3 +23,8 @@ pub fn kind_of(entry: &Entry) -> String {
     let kind = entry.attributes.headers.get("content-type");
     kind.cloned().unwrap_or_else(|| KIND.into())
 }
+
+/// Bytes and ETag of an object, as listings say them.
+pub fn shown(entry: &Entry) -> (u64, String) {
+    seen(entry).unwrap_or((entry.size, entry.etag.clone()))
+}

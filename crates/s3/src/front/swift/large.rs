@@ -8,8 +8,7 @@
 
 use super::answer::{Done, Refusal, denied, missing, refuse};
 use super::asked::{Asked, Caller};
-use super::container_ops::shown;
-use super::kept::{MANIFEST, is_large};
+use super::kept::{MANIFEST, is_large, shown};
 use super::listing::room;
 use super::path;
 use crate::buckets::Known;
