@@ -163,7 +163,7 @@ mod tests {
     /// What a greedy client gets in each of these seconds after a long rest.
     fn greedy(rate: Rate, share: f64, seconds: u64) -> Vec<u64> {
         let mut buckets = Bucket::of(Kind::Iops, rate, share, Duration::ZERO);
-        let start = 3600_000u64;
+        let start = 3_600_000_u64;
         let mut out = vec![0; seconds as usize];
         for ms in start..start + seconds * 1000 {
             let now = Duration::from_millis(ms);

@@ -99,10 +99,9 @@ fn of_pools_namespaces_and_users() {
     assert_eq!(all.as_array().unwrap().len(), 2);
 
     // They end with their pool.
-    for key in ["mon_allow_pool_delete"] {
-        let allow = json!({"prefix": "config set", "who": "mon", "name": key, "value": "true"});
-        assert_eq!(c.run(&allow.to_string(), b"").code, 0);
-    }
+    let key = "mon_allow_pool_delete";
+    let allow = json!({"prefix": "config set", "who": "mon", "name": key, "value": "true"});
+    assert_eq!(c.run(&allow.to_string(), b"").code, 0);
     let delete =
         json!({"prefix": "osd pool delete", "pool": "p", "pool2": "p", "yes_i_really_really_mean_it": true});
     assert_eq!(c.run(&delete.to_string(), b"").code, 0);
