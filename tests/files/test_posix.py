@@ -15,6 +15,7 @@ import pytest
 from skeptest.crates import tool
 from skeptest.gtest import Case
 from skeptest.mounts import mounted
+from skeptest.ownmounts import OwnMount
 from skeptest.run import run
 from skeptest.suites import judge, write_down
 
@@ -82,6 +83,22 @@ def test_pjdfstest(open_mount, tmp_path, parts):
     assert len(cases) >= 180 if parts == [SHORT] else len(cases) == 398, len(cases)
     write_down('pjdfstest', VERSION, cases, FAILS)
     judge('pjdfstest', cases, FAILS)
+
+
+@pytest.mark.long
+def test_pjdfstest_on_our_own_mount(tmp_path):
+    """`skep mount` in place of ceph-fuse."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix='skep-posix-'))
+    path.chmod(0o755)
+    mount = OwnMount(path / 'mount', data=path / 'data', options=['--allow-other'])
+    try:
+        cases = run_cases(mount.start(), tmp_path, [])
+        assert mount.stop() == 0, mount.said()
+    finally:
+        mount.end()
+        shutil.rmtree(path)
+    assert len(cases) == 398
+    judge('pjdfstest', cases, FAILS[:1])
 
 
 def as_user(uid, gid, call):

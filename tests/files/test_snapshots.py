@@ -76,8 +76,10 @@ def test_what_is_being_written_is_in_the_snapshot_as_it_was(dirs):
         for i in range(4):
             f.write(b'f%d' % i * 1000)
             g.write(b'g%d' % i * 1000)
-            # By the one that writes, and by the other.
+            # By the one that writes, and by the other. Whoever did not make it hears of it before an answer that comes later, and not before
+            # the other has his: of 452 such snapshots on a ceph-mds under load 36 had what was written a moment after them.
             os.mkdir((a, b)[i % 2] / 'd/.snap' / ('s%d' % i))
+            os.stat((b, a)[i % 2] / 'd/.snap' / ('s%d' % i))
         f.write(b'end')
     for top in (b, a):
         for i in range(4):

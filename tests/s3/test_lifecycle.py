@@ -72,11 +72,13 @@ def test_rules_that_are_refused(s3, bucket):
     put(s3, bucket, RULES[0])
     one = {'NoncurrentDays': 1}
     for code, bad in [
-            ('NotImplemented', rule('x', 1, Transitions=[{'Days': 1, 'StorageClass': 'GLACIER'}])),
+            ('InvalidStorageClass', rule('x', 2, Transitions=[{'Days': 1, 'StorageClass': 'GLACIER'}])),
+            ('InvalidArgument', rule('x', 1, Transitions=[{'Days': 1, 'StorageClass': 'GLACIER'}])),
+            ('MalformedXML', rule('x', 2, Transitions=[{'Days': 1, 'StorageClass': 'STANDARD'}])),
             ('InvalidArgument', rule('x', 1, NoncurrentVersionExpiration={'NoncurrentDays': 0})),
             ('InvalidArgument', rule('x', 1, NoncurrentVersionExpiration={**one, 'NewerNoncurrentVersions': 101})),
             ('MalformedXML', rule('x', 1, NoncurrentVersionExpiration={'NewerNoncurrentVersions': 1})),
-            ('NotImplemented', rule('x', 1, NoncurrentVersionTransitions=[{**one, 'StorageClass': 'GLACIER'}])),
+            ('InvalidStorageClass', rule('x', 1, NoncurrentVersionTransitions=[{**one, 'StorageClass': 'GLACIER'}])),
             ('MalformedXML', rule('x', None, Expiration={'Days': 1, 'ExpiredObjectDeleteMarker': True})),
             ('InvalidRequest', rule('x', None, Expiration={'ExpiredObjectDeleteMarker': True}, Filter={'Tag': {'Key': 'k', 'Value': ''}})),
             ('MalformedXML', rule('x')), ('MalformedXML', rule('x', 1, Status='on')),

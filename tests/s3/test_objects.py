@@ -220,6 +220,18 @@ def test_signatures(s3, bucket, gateway, user, cluster):
     refused('InvalidAccessKeyId', gateway.client(unknown).list_buckets)
     v2 = gateway.client(user, signature_version='s3')
     assert v2.get_object(Bucket=bucket, Key='k')['Body'].read() == b'hello'
+    # boto3 signs the path of a bucket with a slash at its end, and sends it without.
+    name = unique('bucket')
+    v2.create_bucket(Bucket=name)
+    v2.head_bucket(Bucket=name)
+    v2.put_bucket_versioning(Bucket=name, VersioningConfiguration={'Status': 'Enabled'})
+    assert v2.get_bucket_versioning(Bucket=name)['Status'] == 'Enabled'
+    assert v2.list_objects_v2(Bucket=bucket, Prefix='k')['KeyCount'] == len(v2.list_objects(Bucket=bucket, MaxKeys=9)['Contents']) == 1
+    url = v2.generate_presigned_url('list_objects', Params={'Bucket': bucket, 'Prefix': 'k'})
+    assert b'<Key>k</Key>' in urllib.request.urlopen(url, timeout=60).read()
+    v2.delete_bucket(Bucket=name)
+    refused('404', v2.head_bucket, Bucket=name)
+    refused('SignatureDoesNotMatch', gateway.client(wrong, signature_version='s3').list_objects, Bucket=bucket)
     signed = gateway.client(user, s3={'addressing_style': 'path', 'payload_signing_enabled': True})
     signed.put_object(Bucket=bucket, Key='k', Body=bytes_of(1 << 20))
     assert s3.get_object(Bucket=bucket, Key='k')['Body'].read() == bytes_of(1 << 20)

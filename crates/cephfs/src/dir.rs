@@ -6,7 +6,7 @@ use crate::mount::{Mount, about};
 use crate::page::{Entry, Page};
 use bytes::Bytes;
 use client::Error;
-use messages::fs::{Args, FilePath, op, readdir_flag};
+use messages::fs::{Args, FilePath, MClientRequest, op, readdir_flag};
 
 const PAGE_NAMES: u32 = 1024;
 const PAGE_BYTES: u32 = 512 << 10;
@@ -61,18 +61,44 @@ impl Mount {
         path: impl AsRef<[u8]>,
         from: &Cursor,
     ) -> crate::Result<(Vec<Entry>, Option<Cursor>)> {
-        let path = path.as_ref();
+        self.page(about(op::READDIR, path), from).await
+    }
+
+    /// The same of a directory by its number.
+    pub async fn readdir_page_of(
+        &self,
+        ino: u64,
+        from: &Cursor,
+    ) -> crate::Result<(Vec<Entry>, Option<Cursor>)> {
+        let request = MClientRequest {
+            op: op::READDIR,
+            path: FilePath::new(ino, Bytes::new()),
+            ..MClientRequest::default()
+        };
+        self.page(request, from).await
+    }
+
+    /// Where a listing of it begins.
+    pub async fn readdir_begin_of(&self, ino: u64) -> crate::Result<Cursor> {
+        Ok(beginning(&self.getattr(ino).await?.fragtree))
+    }
+
+    async fn page(
+        &self,
+        request: MClientRequest,
+        from: &Cursor,
+    ) -> crate::Result<(Vec<Entry>, Option<Cursor>)> {
         let mut args = Vec::with_capacity(18);
         args.extend(from.frag.to_le_bytes());
         args.extend(PAGE_NAMES.to_le_bytes());
         args.extend(PAGE_BYTES.to_le_bytes());
         args.extend(1u16.to_le_bytes());
-        let request = messages::fs::MClientRequest {
+        let request = MClientRequest {
             args: Args::from_slice(&args),
             path2: FilePath::new(0, from.after.clone()),
-            ..about(op::READDIR, path)
+            ..request
         };
-        let reply = self.ask(request, None).await?;
+        let reply = self.ask(request).await?;
         let page = Page::parse(&reply.extra)?;
         let next = match (page.entries.last(), page.flags & readdir_flag::FRAG_END) {
             (Some(last), 0) => Some(Cursor {

@@ -4,17 +4,19 @@
 //! Paths are bytes from the root, without a leading slash. A *capability* is what a server lets a client do with an inode on its
 //! own.
 //!
-//! Invariants: nothing is cached, so no capability is kept: what comes with an answer is given back at once, and what reading or
-//! writing needs is held for that call only. A request that changes something is answered when it is durable. It keeps its tid over
+//! Invariants: nothing is cached. What comes with an answer is given back at once, and what reading or writing needs is kept as long as
+//! a [`File`] is open. A request that changes something is answered when it is durable. It keeps its tid over
 //! all sends, so that it takes effect once; where the session was lost meanwhile it fails with ESTALE, and may have taken effect.
 //!
-//! Bounds: [`session::REQUESTS_MAX`] requests under way, others wait; [`data::CHUNK`] bytes of data each; a request waits
+//! Bounds: [`session::REQUESTS_MAX`] requests under way, others wait; [`data::CHUNK`] bytes of data for a call by path; a request waits
 //! [`Options::timeout`] for its answer, through restarts and failovers of the server.
 //!
 //! Not here: several active ranks (refused with EOPNOTSUPP), file locks.
 
 mod data;
 mod dir;
+mod file;
+mod inode;
 mod layout;
 mod mount;
 mod options;
@@ -24,7 +26,9 @@ mod session;
 mod snap;
 
 pub use dir::Cursor;
-pub use mount::Mount;
+pub use file::File;
+pub use inode::Name;
+pub use mount::{By, Mount};
 pub use options::Options;
 pub use page::Entry;
 pub use snap::in_snap;

@@ -1,7 +1,7 @@
 //! What a mount can be asked: names, attributes.
 
 use crate::options::Options;
-use crate::session::{Ask, Held, REQUESTS_MAX, Session};
+use crate::session::{Ask, REQUESTS_MAX, Session, Shared, Told, Use};
 use bytes::Bytes;
 use client::{Client, Error, IoCtx, SnapContext};
 use denc::{Decode, Reader};
@@ -10,23 +10,25 @@ use messages::fs::{
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::{Mutex, Semaphore, mpsc, oneshot, watch};
+use std::sync::atomic::Ordering;
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use types::Errno;
 
 const ROOT: u64 = 1;
-/// Files read or written at once; others wait.
-const BUSY: usize = 16;
+
+/// In whose name something is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct By {
+    pub uid: u32,
+    pub gid: u32,
+}
 
 struct Inner {
     client: Client,
     options: Options,
     asks: mpsc::Sender<Ask>,
-    /// The server refuses us for ever.
-    refused: Arc<AtomicBool>,
+    told: Told,
     room: Semaphore,
-    /// By inode number: one call at a time holds an inode's capability.
-    busy: [Mutex<()>; BUSY],
 }
 
 /// A session with a file system. Clones are the same one.
@@ -45,8 +47,8 @@ impl Mount {
     /// Begins a session; an error where there is no such file system, or it refuses us. The client goes on when this ends.
     pub async fn connect(client: &Client, options: Options) -> crate::Result<Self> {
         let (asks, asked) = mpsc::channel(REQUESTS_MAX);
-        let refused = Arc::<AtomicBool>::default();
-        let session = Session::new(client.clone(), options.clone(), asked, refused.clone());
+        let told = Told::default();
+        let session = Session::new(client.clone(), options.clone(), asked, told.clone());
         let thread = io::task::spawn_beside("cephfs", move || session.run());
         // It ends with the last handle.
         drop(thread.map_err(|e| Error::Conf(format!("no thread for the mount: {e}")))?);
@@ -55,12 +57,11 @@ impl Mount {
                 client: client.clone(),
                 options,
                 asks,
-                refused,
+                told,
                 room: Semaphore::new(REQUESTS_MAX),
-                busy: Default::default(),
             }),
         };
-        mount.stat("").await?;
+        mount.stat(mount.inner.options.root.trim_matches('/')).await?;
         Ok(mount)
     }
 
@@ -74,7 +75,7 @@ impl Mount {
 
     /// No call will ever be answered again: the server refuses us, or the session was closed.
     pub fn is_over(&self) -> bool {
-        self.inner.refused.load(Ordering::Acquire) || self.inner.asks.is_closed()
+        self.inner.told.refused.load(Ordering::Acquire) || self.inner.asks.is_closed()
     }
 
     /// A command to the metadata server, as JSON.
@@ -93,39 +94,72 @@ impl Mount {
         self.inner.asks.send(ask).await.map_err(|_| Error::Closed)
     }
 
-    pub(crate) fn busy(&self, ino: u64) -> &Mutex<()> {
-        &self.inner.busy[ino as usize % BUSY]
+    /// Not waited for.
+    pub(crate) fn hint(&self, ask: Ask) -> bool {
+        self.inner.asks.try_send(ask).is_ok()
     }
 
-    pub(crate) async fn ask(
+    /// No file is larger.
+    pub fn max_file_size(&self) -> u64 {
+        match self.inner.told.max_file_size.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            max => max,
+        }
+    }
+
+    /// Of an operation that writes data.
+    pub(crate) fn write_flags(&self) -> u32 {
+        match self.inner.options.full_fails {
+            true => messages::osd::flag::FULL_TRY,
+            false => 0,
+        }
+    }
+
+    pub(crate) fn own_by(&self) -> By {
+        let o = &self.inner.options;
+        By {
+            uid: o.uid,
+            gid: o.gid,
+        }
+    }
+
+    pub(crate) async fn ask(&self, request: MClientRequest) -> crate::Result<MClientReply> {
+        self.ask_by(self.own_by(), request).await
+    }
+
+    pub(crate) async fn ask_by(&self, by: By, request: MClientRequest) -> crate::Result<MClientReply> {
+        self.ask_to_hold(by, request, None).await.map(|(reply, _)| reply)
+    }
+
+    /// `hold`: the answer opens its target.
+    pub(crate) async fn ask_to_hold(
         &self,
+        by: By,
         request: MClientRequest,
-        hold: Option<watch::Sender<Held>>,
-    ) -> crate::Result<MClientReply> {
+        hold: Option<Use>,
+    ) -> crate::Result<(MClientReply, Option<Shared>)> {
         let _room = self.inner.room.acquire().await.map_err(|_| Error::Closed)?;
         let what = String::from_utf8_lossy(&request.path.path).into_owned();
         let (reply, told) = oneshot::channel();
         let request = Box::new(MClientRequest {
-            uid: self.inner.options.uid,
-            gid: self.inner.options.gid,
+            uid: by.uid,
+            gid: by.gid,
             ..request
         });
         self.tell(Ask::Request { request, hold, reply }).await?;
-        let reply = told.await.unwrap_or(Err(Error::Closed))?;
+        let (reply, open) = told.await.unwrap_or(Err(Error::Closed))?;
         match reply.result {
             r if r < 0 => Err(Error::refused(r, format!("'/{what}'"))),
-            _ => Ok(reply),
+            _ => Ok((reply, open)),
         }
     }
 
     pub(crate) async fn target(&self, request: MClientRequest) -> crate::Result<InodeStat> {
-        let reply = self.ask(request, None).await?;
-        let target = reply.trace.target.map(|t| *t);
-        target.ok_or_else(|| Error::Malformed("an answer without its inode".into()))
+        target_of(self.ask(request).await?)
     }
 
     async fn change(&self, request: MClientRequest) -> crate::Result<()> {
-        self.ask(request, None).await.map(drop)
+        self.ask(request).await.map(drop)
     }
 
     // Names
@@ -337,6 +371,11 @@ impl Mount {
         io.set_snap_context(snaps);
         io
     }
+}
+
+pub(crate) fn target_of(reply: MClientReply) -> crate::Result<InodeStat> {
+    let target = reply.trace.target.map(|t| *t);
+    target.ok_or_else(|| Error::Malformed("an answer without its inode".into()))
 }
 
 /// A request about a path from the root.

@@ -16,6 +16,8 @@ pub struct Options {
     pub timeout: Duration,
     /// Without a word for so long the server may end the session, and need not wait for us longer after it was started again.
     pub session_timeout: Option<Duration>,
+    /// Who writes to what is full hears it, in place of waiting for room.
+    pub full_fails: bool,
 }
 
 impl Options {
@@ -27,6 +29,7 @@ impl Options {
             gid: 0,
             timeout: PAUSE,
             session_timeout: None,
+            full_fails: false,
         }
     }
 }

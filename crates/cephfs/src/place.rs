@@ -24,6 +24,7 @@ pub struct Standing {
     pub stage: Stage,
     pub addr: Option<EntityAddr>,
     pub ranks: usize,
+    pub max_file_size: u64,
 }
 
 /// `name` empty: the only one there is.
@@ -64,6 +65,7 @@ fn of_dump(dump: &Value, name: &str) -> crate::Result<Standing> {
         stage,
         addr: addr_of(info),
         ranks: map["in"].as_array().map_or(0, Vec::len),
+        max_file_size: map["max_file_size"].as_u64().unwrap_or(u64::MAX),
     })
 }
 

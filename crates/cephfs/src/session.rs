@@ -5,30 +5,31 @@
 //!
 //! Invariants: a request that was answered as unsafe waits for its safe answer; where the server is another by then, it is repeated
 //! with the number of the inode that it made, in the order of the answers and before it is said what is held. An inode's capability is
-//! held by one call, or given back.
+//! given back as it comes, but for files that are open ([`held`]).
 
 mod held;
 
-pub use held::{Dirty, Held};
+pub use held::{Open, Shared, Use};
 
 use crate::options::Options;
 use crate::place::{Stage, Standing, standing};
 use bytes::Bytes;
 use client::{Client, DaemonEvent, DaemonLink, Error};
-use held::{Holding, held_of, record};
+use held::Holding;
 use io::task::TaskHandle;
 use messages::fs::{
-    CapItem, CapStat, Features, InodeStat, MClientCaps, MClientLease, MClientQuota, MClientReconnect,
-    MClientReply, MClientRequest, MClientSession, MClientSnap, lease_action, request_flag, session_op,
+    Args, CapItem, CapStat, Features, FilePath, InodeStat, MClientCaps, MClientLease, MClientQuota,
+    MClientReconnect, MClientReply, MClientRequest, MClientSession, MClientSnap, cap, lease_action, op,
+    request_flag, session_op,
 };
 use messages::mon::Body;
 use messages::osd::{MCommand, MCommandReply, kind};
 use msgr::Message;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use types::{EntityKind, Errno, Utime};
 
 /// Requests under way; more wait.
@@ -49,24 +50,34 @@ const COMMANDS_MAX: usize = 16;
 /// Changes something.
 const WRITES: u32 = 0x1000;
 
+/// An answer, and what is open by it.
+pub type Answer = (MClientReply, Option<Shared>);
+
 pub enum Ask {
     Request {
         request: Box<MClientRequest>,
-        /// The target's capability is kept.
-        hold: Option<watch::Sender<Held>>,
-        reply: oneshot::Sender<crate::Result<MClientReply>>,
+        /// The answer opens its target for this.
+        hold: Option<Use>,
+        reply: oneshot::Sender<crate::Result<Answer>>,
     },
     /// A larger bound for sizes.
     Grow {
         ino: u64,
         size: u64,
     },
-    /// Gives a held capability back, with what was changed under it.
-    Drop {
+    /// A call that used what was asked back has ended.
+    Settle {
         ino: u64,
-        dirty: Option<Dirty>,
-        snap_follows: u64,
+    },
+    /// What was written shall be durable at the server.
+    Flush {
+        ino: u64,
+        open: Shared,
         reply: oneshot::Sender<crate::Result<()>>,
+    },
+    /// Handles were closed.
+    LetGo {
+        ino: u64,
     },
     /// A command to the server itself, sent once.
     Command {
@@ -78,8 +89,10 @@ pub enum Ask {
 
 struct Pending {
     request: Box<MClientRequest>,
-    hold: Option<watch::Sender<Held>>,
-    reply: oneshot::Sender<crate::Result<MClientReply>>,
+    hold: Option<Use>,
+    /// What its answer has opened.
+    open: Option<(u64, Use, Shared)>,
+    reply: oneshot::Sender<crate::Result<Answer>>,
     sent: bool,
     /// The unsafe answer, and which of them it was.
     early: Option<(u64, MClientReply)>,
@@ -124,11 +137,23 @@ pub struct Session {
     earlies: u64,
     commands: BTreeMap<u64, oneshot::Sender<crate::Result<Bytes>>>,
     held: HashMap<u64, Holding>,
+    /// What is asked back of them, and still used.
+    owing: HashSet<u64>,
+    tell_at: Duration,
     releases: Vec<CapItem>,
     refused: Option<Error>,
     /// For those who hold the mount.
-    over: Arc<AtomicBool>,
+    told: Told,
     closers: Vec<oneshot::Sender<()>>,
+}
+
+/// What all who hold a mount see of its session.
+#[derive(Debug, Clone, Default)]
+pub struct Told {
+    /// The server refuses us for ever.
+    pub refused: Arc<AtomicBool>,
+    /// No file is larger.
+    pub max_file_size: Arc<AtomicU64>,
 }
 
 async fn event_of(link: &mut Option<DaemonLink>) -> DaemonEvent {
@@ -148,7 +173,7 @@ async fn found(seek: &mut Option<TaskHandle<crate::Result<Standing>>>) -> crate:
 }
 
 impl Session {
-    pub fn new(client: Client, options: Options, asks: mpsc::Receiver<Ask>, over: Arc<AtomicBool>) -> Self {
+    pub fn new(client: Client, options: Options, asks: mpsc::Receiver<Ask>, told: Told) -> Self {
         Self {
             client,
             fs: options.fs.clone(),
@@ -170,9 +195,11 @@ impl Session {
             earlies: 0,
             commands: BTreeMap::new(),
             held: HashMap::new(),
+            owing: HashSet::new(),
+            tell_at: Duration::ZERO,
             releases: Vec::new(),
             refused: None,
-            over,
+            told,
             closers: Vec::new(),
         }
     }
@@ -218,12 +245,9 @@ impl Session {
         match ask {
             Ask::Request { request, hold, reply } => self.begin(request, hold, reply),
             Ask::Grow { ino, size } => self.grow(ino, size),
-            Ask::Drop {
-                ino,
-                dirty,
-                snap_follows,
-                reply,
-            } => self.drop_held(ino, dirty, snap_follows, reply),
+            Ask::Settle { ino } => self.settle(ino),
+            Ask::Flush { ino, open, reply } => self.flush(ino, &open, reply),
+            Ask::LetGo { ino } => self.let_go(ino),
             Ask::Command { cmd, reply } => self.command(cmd, reply),
             Ask::Close(done) => {
                 self.closers.push(done);
@@ -253,8 +277,8 @@ impl Session {
     fn begin(
         &mut self,
         mut request: Box<MClientRequest>,
-        hold: Option<watch::Sender<Held>>,
-        reply: oneshot::Sender<crate::Result<MClientReply>>,
+        hold: Option<Use>,
+        reply: oneshot::Sender<crate::Result<Answer>>,
     ) {
         if let Some(why) = &self.refused {
             let _ = reply.send(Err(why.clone()));
@@ -269,6 +293,7 @@ impl Session {
         let pending = Pending {
             request,
             hold,
+            open: None,
             reply,
             sent: false,
             early: None,
@@ -340,8 +365,24 @@ impl Session {
             .filter(|(_, p)| late(p))
             .map(|(t, _)| *t)
             .collect();
-        for p in tids.into_iter().filter_map(|t| self.pending.remove(&t)) {
-            let _ = p.reply.send(Err(Error::TimedOut));
+        for tid in tids {
+            self.finish(tid, Err(Error::TimedOut));
+        }
+        self.tell_old();
+        self.settle_all();
+    }
+
+    /// Somebody hears what came of a request; or nobody any more, and what it opened is closed.
+    fn finish(&mut self, tid: u64, done: crate::Result<MClientReply>) {
+        let Some(p) = self.pending.remove(&tid) else {
+            return;
+        };
+        let open = p.open.as_ref().map(|(_, _, open)| open.clone());
+        let is_ok = done.is_ok();
+        let heard = p.reply.send(done.map(|reply| (reply, open)));
+        if let (Some((ino, used, open)), false) = (p.open, is_ok && heard.is_ok()) {
+            open.send_modify(|o| o.leave(used));
+            self.let_go(ino);
         }
     }
 
@@ -403,6 +444,8 @@ impl Session {
         }
         self.state = next;
         self.since = self.now();
+        let bound = &self.told.max_file_size;
+        bound.store(found.max_file_size, Ordering::Relaxed);
         self.standing = Some(found);
     }
 
@@ -412,7 +455,7 @@ impl Session {
         self.lost();
         self.fail_all(&why);
         self.refused = Some(why);
-        self.over.store(true, Ordering::Release);
+        self.told.refused.store(true, Ordering::Release);
     }
 
     /// What had been sent and changes something may have taken effect, or not.
@@ -423,12 +466,8 @@ impl Session {
         self.pushed = 0;
         self.releases.clear();
         let why = || Error::invalid(Errno::ESTALE, "the session with the metadata server was lost");
-        for (_, h) in self.held.drain() {
-            h.view.send_modify(|v| v.lost = true);
-            if let Some(f) = h.flush {
-                let _ = f.reply.send(Err(why()));
-            }
-        }
+        self.owing.clear();
+        self.held.drain().for_each(|(_, h)| h.lose(&why()));
         let sent = |p: &Pending| p.sent && p.request.op & WRITES != 0;
         let tids: Vec<u64> = self
             .pending
@@ -436,8 +475,8 @@ impl Session {
             .filter(|(_, p)| sent(p))
             .map(|(t, _)| *t)
             .collect();
-        for p in tids.into_iter().filter_map(|t| self.pending.remove(&t)) {
-            let _ = p.reply.send(Err(why()));
+        for tid in tids {
+            self.finish(tid, Err(why()));
         }
     }
 
@@ -445,16 +484,15 @@ impl Session {
         for p in std::mem::take(&mut self.pending).into_values() {
             let _ = p.reply.send(Err(why.clone()));
         }
-        for (_, h) in self.held.drain() {
-            h.view.send_modify(|v| v.lost = true);
-            if let Some(f) = h.flush {
-                let _ = f.reply.send(Err(why.clone()));
-            }
-        }
+        self.owing.clear();
+        self.held.drain().for_each(|(_, h)| h.lose(why));
     }
 
     fn close(&mut self) {
         let open = self.state == State::Open;
+        if open {
+            self.tell_all();
+        }
         self.state = State::Closing;
         self.since = self.now();
         if open {
@@ -496,9 +534,8 @@ impl Session {
             }
             State::Reconnecting => {
                 self.replay();
-                let caps = self.held.iter().map(|(ino, h)| record(*ino, &h.view.borrow()));
                 let m = MClientReconnect {
-                    caps: caps.collect(),
+                    caps: self.records(),
                     ..MClientReconnect::default()
                 };
                 self.send(m.message(0));
@@ -533,9 +570,23 @@ impl Session {
         for tid in tids {
             self.send_request(tid, another);
         }
-        let flushes: Vec<u64> = self.held.keys().copied().collect();
-        for ino in flushes {
-            self.send_flush(ino);
+        self.send_flushes();
+        if !another {
+            self.look_again();
+        }
+    }
+
+    /// What the same server has said on a connection that broke is lost: asked once more, it says what is held now.
+    fn look_again(&mut self) {
+        let inos: Vec<u64> = self.held.keys().copied().collect();
+        for ino in inos {
+            let request = Box::new(MClientRequest {
+                op: op::GETATTR,
+                path: FilePath::new(ino, Bytes::new()),
+                args: Args::words(&[cap::PIN]),
+                ..MClientRequest::default()
+            });
+            self.begin(request, None, oneshot::channel().0);
         }
     }
 
@@ -551,11 +602,10 @@ impl Session {
             MClientReply::KIND => self.reply(m.tid, MClientReply::from_message(m)?)?,
             MClientLease::KIND => self.lease(&MClientLease::from_message(m)?),
             MClientCaps::KIND => self.caps(m.tid, &MClientCaps::from_message(m)?),
+            MClientSnap::KIND => self.snaps_changed(),
             kind::COMMAND_REPLY => self.command_reply(m)?,
             FORWARD => {
-                if let Some(p) = self.pending.remove(&m.tid) {
-                    let _ = p.reply.send(Err(Error::Unsupported("several active ranks")));
-                }
+                self.finish(m.tid, Err(Error::Unsupported("several active ranks")));
             }
             _ => {}
         }
@@ -611,34 +661,25 @@ impl Session {
     }
 
     fn reply(&mut self, tid: u64, mut reply: MClientReply) -> denc::Result<()> {
-        let mut stats: Vec<(u64, CapStat)> = Vec::new();
-        let mut note = |s: &InodeStat| {
-            // What is in a snapshot is held by nobody.
-            if s.cap.caps != 0 && s.snapid == types::NOSNAP {
-                stats.push((s.ino, s.cap));
-            }
-        };
-        if let Some(d) = &reply.trace.dentry {
-            note(&d.dir);
-        }
-        if let Some(t) = &reply.trace.target {
-            note(t);
-        }
-        if reply.op == messages::fs::op::READDIR && reply.result == 0 && !reply.extra.is_empty() {
-            let page = crate::page::Page::parse(&reply.extra)?;
-            page.entries.iter().for_each(|e| note(&e.stat));
-        }
-        let target = reply.trace.target.as_deref();
-        let fresh = target.map(|t| (t.ino, held_of(t)));
-        if let (Some((ino, held)), Some(p)) = (fresh, self.pending.get_mut(&tid))
-            && reply.result == 0
-            && let Some(view) = p.hold.take()
+        if let (Some(p), Some(t), 0) = (
+            self.pending.get_mut(&tid),
+            reply.trace.target.as_deref(),
+            reply.result,
+        ) && let Some(by) = p.hold.take()
         {
-            view.send_replace(held);
-            self.held.insert(ino, Holding { view, flush: None });
+            let open = self.hold(t, by, crate::mount::snaps_of(&reply).ok());
+            if let Some(p) = self.pending.get_mut(&tid) {
+                p.open = Some((t.ino, by, open));
+            }
         }
-        for (ino, c) in stats {
-            self.issued(ino, c);
+        for (ino, c, size) in seen(&reply)? {
+            self.shown(ino, c, size);
+        }
+        if let Some(t) = reply.trace.target.as_deref_mut()
+            && let Some(h) = self.held.get(&t.ino)
+            && t.snapid == types::NOSNAP
+        {
+            h.open.borrow().complete(t);
         }
         let Some(p) = self.pending.get_mut(&tid) else {
             return Ok(());
@@ -649,12 +690,35 @@ impl Session {
             self.send(MClientSession::short(session_op::REQUEST_FLUSH_MDLOG, 0).message(0));
             return Ok(());
         }
-        if let Some(p) = self.pending.remove(&tid) {
-            if let (Some((_, early)), true) = (p.early, reply.trace.target.is_none()) {
-                (reply.trace, reply.extra, reply.snap) = (early.trace, early.extra, early.snap);
-            }
-            let _ = p.reply.send(Ok(reply));
+        if let (Some((_, early)), true) = (p.early.take(), reply.trace.target.is_none()) {
+            (reply.trace, reply.extra, reply.snap) = (early.trace, early.extra, early.snap);
         }
+        self.finish(tid, Ok(reply));
         Ok(())
     }
+}
+
+/// An inode, its capability, and its size with its truncations.
+type Seen = (u64, CapStat, (u64, u32, u64));
+
+/// The inodes that an answer shows with a capability, and their sizes.
+fn seen(reply: &MClientReply) -> denc::Result<Vec<Seen>> {
+    let mut all = Vec::new();
+    let mut note = |s: &InodeStat| {
+        // What is in a snapshot is held by nobody.
+        if s.cap.caps != 0 && s.snapid == types::NOSNAP {
+            all.push((s.ino, s.cap, (s.size, s.truncate_seq, s.truncate_size)));
+        }
+    };
+    if let Some(d) = &reply.trace.dentry {
+        note(&d.dir);
+    }
+    if let Some(t) = &reply.trace.target {
+        note(t);
+    }
+    if reply.op == op::READDIR && reply.result == 0 && !reply.extra.is_empty() {
+        let page = crate::page::Page::parse(&reply.extra)?;
+        page.entries.iter().for_each(|e| note(&e.stat));
+    }
+    Ok(all)
 }

@@ -43,7 +43,7 @@ impl Mount {
             data: data.finish(),
             ..MClientRequest::default()
         };
-        self.ask(request, None).await.map(drop)
+        self.ask(request).await.map(drop)
     }
 
     pub async fn rmsnap(&self, dir: &str, name: &str) -> crate::Result<()> {
@@ -52,7 +52,7 @@ impl Mount {
             path: self.snap_path(dir, name).await?,
             ..MClientRequest::default()
         };
-        self.ask(request, None).await.map(drop)
+        self.ask(request).await.map(drop)
     }
 
     /// Snapshots of a directory, the oldest first, also those of directories above it; `max` at most.
@@ -63,7 +63,7 @@ impl Mount {
                 path2: FilePath::new(0, last.clone()),
                 ..about(op::LSSNAP, dir)
             };
-            let page = Page::parse(&self.ask(request, None).await?.extra)?;
+            let page = Page::parse(&self.ask(request).await?.extra)?;
             let ends = page.flags & readdir_flag::FRAG_END != 0 || page.entries.is_empty();
             all.extend(page.entries);
             if all.len() > max {

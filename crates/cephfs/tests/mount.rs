@@ -4,10 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use bytes::Bytes;
-use cephfs::{Mount, Options};
+use cephfs::{By, Mount, Name, Options};
 use client::{Client, Conf};
 use io::task;
-use messages::fs::{SetAttr, setattr};
+use messages::fs::{SetAttr, open_flag, setattr};
 use node::{DataDir, Node, StartOptions};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -170,6 +170,15 @@ async fn write_until(m: &Mount, ended: watch::Receiver<bool>) -> u32 {
 
 /// Runs `work` with a client of a node of its own, which has a file system.
 async fn served(work: impl AsyncFnOnce(&Client)) {
+    served_for(async |conf: &Conf| {
+        let client = Client::connect(conf.clone()).await.unwrap();
+        work(&client).await;
+        client.shutdown().await;
+    })
+    .await;
+}
+
+async fn served_for(work: impl AsyncFnOnce(&Conf)) {
     let folder = tempfile::tempdir().unwrap();
     let dir = DataDir::create(folder.path()).unwrap();
     let (path, keyring) = (dir.conf_path(), dir.keyring_path());
@@ -194,13 +203,108 @@ async fn served(work: impl AsyncFnOnce(&Client)) {
     });
     let thread = thread.unwrap();
     is_up.recv().unwrap();
-    let client = Client::connect(conf(&path, Some(keyring))).await.unwrap();
+    let conf = conf(&path, Some(keyring));
+    let client = Client::connect(conf.clone()).await.unwrap();
     let make = r#"{"prefix": "fs volume create", "name": "fs"}"#;
     client.mon_command(make, "").await.unwrap();
-    work(&client).await;
     client.shutdown().await;
+    work(&conf).await;
     stop.send(()).unwrap();
     thread.join().unwrap();
+}
+
+const ROOT: By = By { uid: 0, gid: 0 };
+
+/// Two clients of one file that both have open: each sees what the other's call has done, and none holds the other up.
+async fn check_open(m: &Mount, other: &Mount) {
+    let dir = m.stat("").await.unwrap().ino;
+    let name = Name::new(dir, "open");
+    let flags = open_flag::RDWR | open_flag::EXCL;
+    let (stat, f) = m
+        .create_file(By { uid: 5, gid: 6 }, &name, 0o640, flags)
+        .await
+        .unwrap();
+    assert_eq!((stat.uid, stat.gid, stat.mode), (5, 6, 0o100_640));
+    let again = m.create_file(ROOT, &name, 0o640, flags).await.map(drop);
+    assert_eq!(errno(again), Errno::EEXIST);
+    f.write(0, pattern(100_000)).await.unwrap();
+    // The server was not told yet; who looks has it ask.
+    assert_eq!(m.getattr(stat.ino).await.unwrap().size, 100_000);
+    assert_eq!(other.getattr(stat.ino).await.unwrap().size, 100_000);
+    let (_, g) = other.open_ino(ROOT, stat.ino, open_flag::RDWR).await.unwrap();
+    for n in 1..6u64 {
+        g.write(n * 100_000, pattern(100_000)).await.unwrap();
+        assert_eq!(f.read(n * 100_000, 200_000).await.unwrap(), pattern(100_000));
+        f.write(0, pattern(n as usize)).await.unwrap();
+        assert_eq!(g.read(0, n).await.unwrap(), pattern(n as usize));
+    }
+    // Cut under both, by one of them.
+    let set = SetAttr {
+        size: 10,
+        mask: setattr::SIZE,
+        ..SetAttr::default()
+    };
+    m.setattr_of(ROOT, stat.ino, &set).await.unwrap();
+    assert_eq!(g.read(0, 100).await.unwrap(), pattern(10));
+    g.write(20, pattern(5)).await.unwrap();
+    let want = [&pattern(10)[..], &[0; 10], &pattern(5)].concat();
+    assert_eq!(f.read(0, 100).await.unwrap(), want);
+    // Without a name it goes on; when both have closed it is gone.
+    other.remove_name(ROOT, &name).await.unwrap();
+    f.write(25, pattern(5)).await.unwrap();
+    f.sync().await.unwrap();
+    assert_eq!(g.read(25, 100).await.unwrap(), pattern(5));
+    assert_eq!(m.getattr(stat.ino).await.unwrap().nlink, 0);
+    drop((f, g));
+    let end = m.client().platform().clock.monotonic() + LONG;
+    while m.getattr(stat.ino).await.is_ok() {
+        assert!(m.client().platform().clock.monotonic() < end);
+        task::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn two_clients_have_a_file_open() {
+    served_for(async |conf: &Conf| {
+        let clients = (
+            Client::connect(conf.clone()).await.unwrap(),
+            Client::connect(conf.clone()).await.unwrap(),
+        );
+        let (m, other) = (mount(&clients.0, "fs").await, mount(&clients.1, "fs").await);
+        let both = task::timeout(LONG, check_open(&m, &other));
+        both.await.expect("nobody is held up");
+        m.close().await;
+        other.close().await;
+        clients.0.shutdown().await;
+        clients.1.shutdown().await;
+    })
+    .await;
+}
+
+/// What was open with the server before is open with the next one.
+#[tokio::test]
+async fn files_stay_open_through_failovers() {
+    served(async |client| {
+        let m = mount(client, "fs").await;
+        let dir = m.stat("").await.unwrap().ino;
+        let (stat, f) = m
+            .create_file(ROOT, &Name::new(dir, "f"), 0o644, open_flag::RDWR)
+            .await
+            .unwrap();
+        for n in 0..3u64 {
+            f.write(n * 5_000_000, pattern(5_000_000)).await.unwrap();
+            let fail = r#"{"prefix": "mds fail", "role_or_gid": "fs:0"}"#;
+            client.mon_command(fail, "").await.unwrap();
+            f.write(n * 5_000_000 + 7, pattern(7)).await.unwrap();
+            f.sync().await.unwrap();
+        }
+        assert_eq!(f.read(10_000_000, 7).await.unwrap(), pattern(7));
+        drop(f);
+        assert_eq!(m.getattr(stat.ino).await.unwrap().size, 15_000_000);
+        m.unlink("f").await.unwrap();
+        m.close().await;
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -31,6 +31,7 @@ pub mod keys;
 pub mod load;
 pub mod options;
 pub mod pgs;
+pub mod qos;
 pub mod rbd_support;
 pub mod rows;
 mod scrubs;

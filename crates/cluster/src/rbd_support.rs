@@ -453,6 +453,8 @@ pub enum About {
     Task(Action),
     /// A schedule of snapshots for mirroring.
     Mirroring,
+    /// Limits of what clients may do to it.
+    Limits,
 }
 
 /// An image that somebody names, to be looked up.
@@ -468,6 +470,7 @@ pub struct Wanted {
 /// An image that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
+    /// Where limits are set, the number of the pool of its data in its place.
     pub name: String,
     pub id: String,
     /// Only where a migration was asked for.

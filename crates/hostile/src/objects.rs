@@ -1,4 +1,5 @@
-//! What browsers and clients of S3 send that this house reads itself: forms, their policies, the XML of a bucket's encryption.
+//! What browsers and clients of S3 send that this house reads itself: forms, their policies, the XML of a bucket's encryption;
+//! and of Swift's: paths, tokens, temporary URLs, ACLs, lists of segments.
 //!
 //! Framing: a byte that says which, and the input.
 
@@ -8,9 +9,10 @@ pub fn objects(input: &[u8]) -> bool {
     let Some((which, rest)) = input.split_first() else {
         return false;
     };
-    match which % 3 {
+    match which % 4 {
         0 => testing::form(rest),
         1 => testing::policy(rest),
+        3 => testing::swift(rest),
         _ => testing::encryption(rest),
     }
 }
@@ -67,11 +69,19 @@ pub fn seeds() -> Vec<Vec<u8>> {
         rule("<BucketKeyEnabled>true</BucketKeyEnabled>"),
         rule(""),
     ];
+    let swifts = [
+        "/swift/v1/AUTH_alice/c%20d/a/../b",
+        "AUTH_tkAAAAAGX7wAAAAAAAAAAAKmFsaWNlOmFwcAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        "temp_url_sig=sha256:AAAA&temp_url_expires=2026-11-26T00:00:00Z&temp_url_prefix=o/",
+        ".r:*,.rlistings,bob,carol:app",
+        r#"[{"path":"/c/o","etag":"e","size_bytes":5}]"#,
+    ];
     let framed = |which: u8, text: String| [&[which][..], text.as_bytes()].concat();
     let forms = forms.into_iter().map(|f| framed(0, f));
     let policies = policies.iter().map(|p| framed(1, policy(p)));
     forms
         .chain(policies)
         .chain(texts.into_iter().map(|t| framed(2, t)))
+        .chain(swifts.iter().map(|t| framed(3, (*t).to_string())))
         .collect()
 }

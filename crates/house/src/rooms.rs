@@ -202,6 +202,7 @@ pub const ROOMS: &[Room] = &[
     mon("commands::osd", BELOW_FAMILIES),
     mon("commands::pg", BELOW_FAMILIES),
     mon("commands::pool", BELOW_FAMILIES),
+    mon("commands::qos", BELOW_FAMILIES),
     mon(
         "commands::table",
         &[
@@ -221,6 +222,7 @@ pub const ROOMS: &[Room] = &[
             "commands::osd",
             "commands::pg",
             "commands::pool",
+            "commands::qos",
         ],
     ),
     // The entrance: what it asks of families it takes from the table, but for the answer to a ping, and the arguments of one
@@ -237,6 +239,7 @@ pub const ROOMS: &[Room] = &[
             "commands::checks",
             "commands::cluster",
             "commands::modules",
+            "commands::qos",
             "commands::table",
         ],
     ),

@@ -9,6 +9,7 @@ pub mod group;
 pub mod log;
 pub mod log_file;
 pub mod machine;
+pub mod mounts;
 pub mod panics;
 pub mod random;
 pub mod shared_thread;

@@ -27,7 +27,7 @@ struct Known {
 }
 
 /// Ours alone, or other than in Ceph: with the reason.
-const OURS: [(&str, &str, &str, &str); 16] = [
+const OURS: [(&str, &str, &str, &str); 19] = [
     ("fs volume rename", "mgr", "rw", "of 18.2"),
     ("doctor", "mon", "r", "ours"),
     ("skep metrics", "mgr", "r", "ours"),
@@ -40,6 +40,9 @@ const OURS: [(&str, &str, &str, &str); 16] = [
     ("osd perf query remove", "mgr", "w", "the same"),
     ("osd perf counters get", "mgr", "r", "the same"),
     ("osd pool near", "osd", "rw", "ours"),
+    ("qos set", "osd", "rw", "ours"),
+    ("qos rm", "osd", "rw", "ours"),
+    ("qos ls", "osd", "r", "ours"),
     (
         "perf dump",
         "mon",

@@ -3,7 +3,7 @@
 use crate::role::{Plan, Role, Running};
 use crate::settle::S3Options;
 use crate::{AuthMode, Error, Settings, monitor};
-use ::s3::{Gateway, Masters, Settings as GatewaySettings};
+use ::s3::{Gateway, Masters, Settings as GatewaySettings, Swift};
 use auth::{Context, CryptoKey};
 use client::{Client, Conf};
 use io::group::Group;
@@ -89,12 +89,16 @@ impl S3Role {
             split_at: self.options.split_at,
             day: self.options.day,
             domains: self.options.domains.clone(),
+            sites: self.options.sites.clone(),
             usage_keep: self.options.usage_keep,
             plain_keys: self.options.plain_keys,
             masters: match &self.options.master_keys {
                 None => Masters::default(),
                 Some(file) => Masters::open(file).await?,
             },
+            swift: self.options.swift.then(|| Swift {
+                url: self.options.swift_url.clone(),
+            }),
         };
         let client = Client::connect(self.conf().await?)
             .await

@@ -74,6 +74,8 @@ pub struct S3Options {
     pub day: Duration,
     /// Names below which buckets are hosts.
     pub domains: Vec<String>,
+    /// Names below which buckets are websites.
+    pub sites: Vec<String>,
     /// Files with certificate and key. None: plain HTTP.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Days that the usage log is kept; None: there is none.
@@ -82,6 +84,10 @@ pub struct S3Options {
     pub plain_keys: bool,
     /// File with keys of the gateway's own.
     pub master_keys: Option<PathBuf>,
+    /// Swift is served, too.
+    pub swift: bool,
+    /// Where its clients are told that it is.
+    pub swift_url: Option<String>,
 }
 
 /// Whether messenger v1 is spoken, too, as somebody wants it.

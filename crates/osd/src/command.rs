@@ -154,6 +154,11 @@ const TABLE: &[Spec] = &[
         facts::network,
     )
     .with(&[word("dump_osd_network"), arg("value", "CephInt").optional()]),
+    spec(
+        "dump_qos",
+        "limits, this OSD's share of them, and whom they hold",
+        |osd, _| Ok(osd.dump_qos().into()),
+    ),
     spec("dump_scrub_reservations", "how many scrubs run", facts::scrubs),
     spec(
         "dump_watchers",

@@ -24,6 +24,11 @@ impl Osd {
             return false;
         };
         self.meters.osd.replica_read.inc();
+        // Limits are the primary's to keep.
+        let what = match what {
+            ForCopy::Read if self.is_limited_copy_read(&op) => ForCopy::Refuse,
+            what => what,
+        };
         let serving = self.may_answer_for(pg);
         self.turn(pg, |role, ctx| {
             if let Role::Replica(r) = role {

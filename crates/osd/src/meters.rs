@@ -61,6 +61,7 @@ metrics::table! {
         replica_read_redirected: Counter = spec("Of these, sent on to the primary");
         scrubs: Counter = spec("Scrubs that ended");
         image_ops_uncounted: Counter = spec("Operations of images beyond those that are counted one by one");
+        qos_backoffs: Counter = spec("Times that a client was told to hold back an object, since a limit was reached");
         scrub_bytes: Counter = spec("Bytes compared by scrubs").bytes();
     }
 }

@@ -11,10 +11,11 @@ pub mod shown;
 
 use bytes::Bytes;
 use history::{Done, History, Steps};
-use messages::osd::OpCode;
+use messages::osd::{OpCode, code};
 use pg::Client;
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,10 +34,21 @@ pub struct LiveOp {
     pub reached_pg: Option<Duration>,
 }
 
+type ReadOf = (u64, PgId, Bytes);
+
+impl LiveOp {
+    fn read_of(&self) -> Option<ReadOf> {
+        let is_read = !self.is_write && self.first != Some(code::NOTIFY);
+        is_read.then(|| (self.client.instance, self.pg, self.oid.clone()))
+    }
+}
+
 #[derive(Default)]
 struct Inner {
     next: u64,
     live: BTreeMap<u64, LiveOp>,
+    /// How many reads there are, by client, PG and object; None: nobody wants to know.
+    reads: Option<BTreeMap<ReadOf, u32>>,
     past: History,
 }
 
@@ -83,7 +95,16 @@ impl InList {
 
 impl Drop for InList {
     fn drop(&mut self) {
-        self.ops.0.borrow_mut().live.remove(&self.id);
+        let inner = &mut *self.ops.0.borrow_mut();
+        let op = inner.live.remove(&self.id);
+        let Some(reads) = &mut inner.reads else { return };
+        let read = op.and_then(|op| op.read_of());
+        if let Some(Entry::Occupied(mut count)) = read.map(|of| reads.entry(of)) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 }
 
@@ -100,11 +121,38 @@ impl Ops {
         let mut inner = self.0.borrow_mut();
         inner.next += 1;
         let id = inner.next;
+        if let Some(reads) = &mut inner.reads
+            && let Some(of) = op.read_of()
+        {
+            *reads.entry(of).or_default() += 1;
+        }
         inner.live.insert(id, op);
         InList {
             ops: self.clone(),
             id,
         }
+    }
+
+    /// Begins to count reads, those that are there among them, or ends it.
+    pub fn count_reads(&self, wanted: bool) {
+        let inner = &mut *self.0.borrow_mut();
+        if wanted && inner.reads.is_none() {
+            let mut reads = BTreeMap::new();
+            for of in inner.live.values().filter_map(LiveOp::read_of) {
+                *reads.entry(of).or_default() += 1;
+            }
+            inner.reads = Some(reads);
+        } else if !wanted {
+            inner.reads = None;
+        }
+    }
+
+    /// Whether a client (`pg::Client::instance`) waits for the answer to a read of an object, in the PG that it named. Not
+    /// for a notify: that waits for what clients send. False where they are not counted.
+    pub fn has_read(&self, client: u64, pg: PgId, oid: &Bytes) -> bool {
+        let inner = self.0.borrow();
+        let reads = inner.reads.as_ref();
+        reads.is_some_and(|reads| reads.contains_key(&(client, pg, oid.clone())))
     }
 
     /// Older than `age` at `now`, the oldest first, and how many there are.

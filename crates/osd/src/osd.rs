@@ -17,6 +17,7 @@ use crate::peering::Ahead;
 use crate::peers::{Copied, Peers};
 use crate::placement::Placement;
 use crate::pulse::Beating;
+use crate::qos::{self, Qos};
 use crate::reaper::Reaper;
 use crate::recovery::Recovery;
 use crate::scrub::Scrubs;
@@ -53,6 +54,8 @@ pub struct InFlight {
     listed: Option<InList>,
     /// Whose data it is about.
     image: Option<images::Key>,
+    /// What was charged for a read, where it is limited.
+    pub charged: Option<qos::Charged>,
 }
 
 /// An answer to [`Event::Fetched`](crate::event::Event::Fetched), on its way back into the loop.
@@ -86,6 +89,7 @@ pub struct Osd {
     pub notify_bytes: pg::NotifyBytes,
     pub ops: Ops,
     pub images: Images,
+    pub qos: Qos,
     pub bench: Option<Box<Bench>>,
     /// What somebody told this run of the OSD to go by, whatever the central configuration says.
     pub told_options: BTreeMap<String, String>,
@@ -170,6 +174,7 @@ impl Osd {
             scrubs: Scrubs::default(),
             ops: Ops::default(),
             images: Images::default(),
+            qos: Qos::default(),
             bench: None,
             told_options: BTreeMap::new(),
             fences: Fences::default(),
@@ -218,6 +223,7 @@ impl Osd {
                     in_bytes: 0,
                     listed: None,
                     image: None,
+                    charged: None,
                 };
                 self.on_message(conn, msg, Permit::new(in_flight));
             }
@@ -228,6 +234,7 @@ impl Osd {
                     self.peer_closed(osd, conn);
                 }
                 self.sessions.closed(conn);
+                self.qos.closed(conn);
                 let ids: Vec<SPgId> = self.slots.keys().copied().collect();
                 for pg in ids {
                     self.drive(pg, Input::ConnectionClosed(conn.0));
@@ -247,6 +254,9 @@ impl Osd {
             self.clients.answered(now, took);
             let out_bytes = reply.ops.iter().map(|o| o.outdata.len() as u64).sum();
             self.meters.osd.answered(op.flags, op.in_bytes, out_bytes, took);
+            if let Some(charged) = op.charged {
+                self.qos.answered(charged, out_bytes);
+            }
             if let Some(image) = &op.image {
                 let done = images::Done {
                     flags: op.flags,
@@ -293,6 +303,7 @@ impl Osd {
         }
         if state.osdmap.epoch == self.placement.epoch() && Arc::ptr_eq(&state.pgs, &self.placement.state.pgs)
         {
+            self.heed_qos(false);
             return;
         }
         self.note_clean();
@@ -303,6 +314,7 @@ impl Osd {
             self.update_maps();
         }
         self.end_fenced(fenced);
+        self.release_moved();
         self.hear_early();
         self.scan_for_leftovers();
         self.route_waiting();
@@ -370,6 +382,7 @@ impl Osd {
         self.note_clean();
         self.remember_ops();
         self.images.forget(self.clock.monotonic());
+        self.end_deaf();
         self.measure();
         self.share_memory();
         self.trim_logs();
@@ -393,6 +406,7 @@ impl Osd {
             self.recovery_timer(),
             self.scrub_timer(),
             self.bench_timer(),
+            self.qos.next_timer(),
         ]
         .into_iter()
         .flatten()
@@ -410,7 +424,8 @@ impl Osd {
                 Some(from) => self.on_request(conn, from, &msg, permit),
                 None => self.close(conn, "not an OSD, but speaks as one"),
             },
-            kind::PING | kind::OSD_BACKOFF => {}
+            kind::PING => {}
+            kind::OSD_BACKOFF => self.on_backoff(conn, &msg),
             kind::COMMAND => match MCommand::from_message(&msg) {
                 Ok(command) => self.command(conn, &command),
                 Err(e) => self.close(conn, &format!("malformed command: {e}")),
@@ -456,7 +471,7 @@ impl Osd {
     }
 
     /// `since`: when it began to wait, if it has waited.
-    fn route_since(&mut self, op: ClientOp, since: Option<Duration>) {
+    fn route_since(&mut self, mut op: ClientOp, since: Option<Duration>) {
         let conn = ConnId(op.conn);
         let epoch = self.placement.epoch();
         if self.sessions.waiting.is_shut(conn) {
@@ -508,6 +523,9 @@ impl Osd {
         }
         if let Some(listed) = listed(&op.permit) {
             listed.reached_pg(self.clock.monotonic());
+        }
+        if !self.is_within_limits(slot, &mut op) {
+            return;
         }
         self.drive(slot, Input::ClientOp(Box::new(op)));
     }

@@ -81,6 +81,11 @@ impl Session {
         true
     }
 
+    /// Who it proved to be.
+    pub fn entity(&self) -> &AuthName {
+        &self.entity
+    }
+
     fn grant(&mut self, text: Option<String>) {
         let caps = ClientCaps::parse(text.as_deref());
         self.may_command = matches!(caps, ClientCaps::All);

@@ -37,6 +37,7 @@ impl Osd {
             self.settle_slot(pg, group);
         }
         self.share_memory();
+        self.heed_qos(true);
         moved
     }
 
@@ -329,6 +330,7 @@ impl Osd {
         self.recover();
         self.scrub();
         self.bench_step();
+        self.qos_step();
         self.begin_merges();
     }
 

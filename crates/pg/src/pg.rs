@@ -1,12 +1,13 @@
 //! One placement group: takes inputs apart and keeps the order.
 
-use crate::api::{Context, Input, PgStats};
+use crate::api::{ClientOp, ClusterView, Context, Input, PgStats};
 use crate::backend::Backend;
 use crate::backend::replicated::Replicated;
 use crate::broken::{self, Rule};
 use crate::count::Count;
 use crate::exec::notifies::NotifyBytes;
 use crate::front::Front;
+use crate::front::checks::{Class, Verdict};
 use crate::pool::{PoolView, SnapIntervals};
 use crate::scrub::Scrub;
 use crate::state::log::LogEntry;
@@ -182,6 +183,11 @@ impl Pg {
             Input::Export { token, object } => self.export(token, object, ctx),
         }
         self.scrub_on(ctx);
+    }
+
+    /// Whether a client's operation on an object passes admission: it may do it, and it belongs here.
+    pub fn lets_in(&self, op: &ClientOp, cluster: &dyn ClusterView) -> bool {
+        matches!(self.admit(op, cluster), Verdict::Go(Class::Read | Class::Write))
     }
 
     /// When the PG next wants an [`Input::Tick`].

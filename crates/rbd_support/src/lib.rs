@@ -276,10 +276,11 @@ async fn find(client: &Client, wanted: &Wanted) -> Found {
     };
     let open = Image::open_id(&io, &id, &options).await;
     let header = match open {
-        Ok(open) => open.header().await,
+        Ok(open) => open.header().await.map(|header| (header, open.data_pool())),
         Err(e) => Err(e),
     };
-    let header = header.map_err(|e| failed(e, format!("Image {}/{image} does not exist", place())))?;
+    let (header, data_pool) =
+        header.map_err(|e| failed(e, format!("Image {}/{image} does not exist", place())))?;
     if wanted.about == About::Task(Action::Flatten) && header.parent.is_none() {
         let why = format!("Image {}/{image} does not have a parent", place());
         return Err((Errno::ENOENT, format!("[errno 2] RBD image not found ({why})")));
@@ -287,6 +288,10 @@ async fn find(client: &Client, wanted: &Wanted) -> Found {
     if wanted.about == About::Task(Action::Remove) && !header.snaps.is_empty() {
         let why = format!("Image {}/{image} has snapshots", place());
         return Err((Errno::EBUSY, format!("[errno 16] RBD image is busy ({why})")));
+    }
+    if wanted.about == About::Limits {
+        let pool = data_pool.unwrap_or(wanted.pool).to_string();
+        return Ok(Subject::new(pool, id));
     }
     Ok(Subject::new(image, id))
 }

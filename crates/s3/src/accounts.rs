@@ -6,11 +6,13 @@
 //! a USER 00 ACCESS   (empty): the keys of a user
 //! q USER, d          Quotas (`quota`)
 //! r USER             Rate (`rate`)
+//! w, m, t            of Swift (`subusers`)
 //! ```
 //!
 //! A secret is stored as it is, since signatures are checked with it; the pool is for gateways and administrators alone.
 
 use crate::buckets::Buckets;
+use crate::names::{NAME_MAX, check_name};
 use crate::rados::{Change, Look, PAGE, Pool};
 use crate::{Clock, Error, Result};
 use base64::Engine;
@@ -20,7 +22,6 @@ use denc::{Decode, Encode};
 use std::fmt;
 
 pub const USERS: &str = "users";
-const NAME_MAX: usize = 128;
 /// Keys of one user.
 const KEYS_MAX: usize = 100;
 const ACCESS_CHARS: usize = 20;
@@ -54,27 +55,16 @@ impl fmt::Debug for Key {
 
 #[derive(Clone)]
 pub struct Accounts<P> {
-    pool: P,
-    clock: Clock,
+    pub(crate) pool: P,
+    pub(crate) clock: Clock,
 }
 
-fn row(class: &str, name: &str) -> Bytes {
+pub(crate) fn row(class: &str, name: &str) -> Bytes {
     [class.as_bytes(), name.as_bytes()].concat().into()
 }
 
 fn keys_prefix(user: &str) -> Bytes {
     [b"a", user.as_bytes(), &[0]].concat().into()
-}
-
-/// Names that are the same in a path, a line of a table and a shell.
-fn check_name(id: &str) -> Result<()> {
-    let good = |c: char| c.is_ascii_alphanumeric() || "._-@+=".contains(c);
-    match !id.is_empty() && id.len() <= NAME_MAX && id.chars().all(good) {
-        true => Ok(()),
-        false => Err(Error::Invalid(format!(
-            "a user's name has 1 to {NAME_MAX} letters, digits and . _ - @ + ="
-        ))),
-    }
 }
 
 /// Rows whose keys begin with `prefix`, all.
@@ -108,7 +98,7 @@ impl<P: Pool> Accounts<P> {
         Self { pool, clock }
     }
 
-    async fn get<T: Decode>(&self, row: &Bytes) -> Result<Option<T>> {
+    pub(crate) async fn get<T: Decode>(&self, row: &Bytes) -> Result<Option<T>> {
         let seen = self.pool.look(USERS, Look::keys([row])).await?;
         Ok(seen.values.get(row).map(T::from_bytes).transpose()?)
     }
@@ -255,6 +245,7 @@ impl<P: Pool> Accounts<P> {
                 change.expect.extend(key.expect);
                 change.unset.extend(key.unset);
             }
+            change.unset.extend(self.swift_rows(id).await?);
             match self.pool.change(USERS, change).await {
                 Err(e) if e.is_conflict() => {}
                 other => return other,

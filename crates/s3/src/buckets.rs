@@ -263,6 +263,21 @@ impl<P: Pool> Buckets<P> {
         rows.into_iter().map(bucket).collect()
     }
 
+    /// A user's buckets with their records, in order.
+    pub async fn records_of(&self, user: &str) -> Result<Vec<(String, Bucket)>> {
+        let names = self.of(user).await?;
+        let look = Look {
+            keys: names.iter().map(|(name, _)| row(name)).collect(),
+            ..Look::default()
+        };
+        let seen = self.pool.look(BUCKETS, look).await?;
+        let record = |(name, _): (String, u64)| {
+            let raw = seen.values.get(&row(&name))?;
+            Some(Bucket::from_bytes(raw).map(|b| (name, b)).map_err(Error::from))
+        };
+        names.into_iter().filter_map(record).collect()
+    }
+
     /// Ids of a user's buckets.
     pub async fn ids_of(&self, user: &str) -> Result<Vec<String>> {
         let names = self.of(user).await?;

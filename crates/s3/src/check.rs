@@ -5,7 +5,7 @@ use crate::buckets::{Bucket, Buckets};
 use crate::objects::Objects;
 use crate::rados::{Look, PAGE, Pool, Span};
 use crate::record::{
-    Data, Entry, Garbage, Intent, Older, Part, Piece, STRIPE, Upload, entry_row, escape, head_row, key_of,
+    Data, Entry, Garbage, Intent, Older, Part, Piece, Place, Upload, entry_row, escape, head_row, key_of,
     older_of, older_prefix, unescape,
 };
 use crate::version::{Head, Order};
@@ -187,22 +187,22 @@ impl<P: Pool> Check<P> {
 
     async fn has_entry(&self, entry: &Entry) -> Result<()> {
         let pieces = self.objects.data.pieces_of(entry).await?;
-        self.has_all(pieces, entry.size, entry.sealed.is_some()).await
+        let of = (entry.data.place(), entry.sealed.is_some());
+        self.has_all(pieces, entry.size, of).await
     }
 
     /// Whether its data are sealed its upload says; what is sealed is longer.
     async fn has_part(&self, data: Data, size: u64) -> Result<()> {
         let pieces = self.objects.data.pieces(data, size).await?;
-        self.has_all(pieces, size, false).await
+        self.has_all(pieces, size, (data.place(), false)).await
     }
 
-    async fn has_all(&self, pieces: Vec<Piece>, size: u64, sealed: bool) -> Result<()> {
+    async fn has_all(&self, pieces: Vec<Piece>, size: u64, (place, sealed): (Place, bool)) -> Result<()> {
         let mut total = 0;
         for piece in pieces {
             total += piece.size;
-            for stripe in 0..piece.size.div_ceil(STRIPE) {
-                let end = (piece.size - stripe * STRIPE).min(STRIPE);
-                self.objects.data.probe(piece.tag, stripe, end, sealed).await?;
+            for stripe in 0..piece.stripes() {
+                self.objects.data.probe(&piece, place, stripe, sealed).await?;
             }
         }
         match total == size {

@@ -4,23 +4,28 @@
 //! makes an entry refer to the data takes that row away. So data that nobody refers to is always named by a row, and whoever
 //! collects it takes the row first: a writer that was given up finds that it cannot commit any more.
 //!
+//! Data are in the pool of their storage class, which their entry has with their tag; so have intents and garbage.
+//!
 //! What is to be encrypted is sealed stripe by stripe (`seal`), and opened chunk by chunk: sizes are those of what is read, everywhere but in the data pool.
 //!
 //! Bounds: an upload holds at most two stripes (three, if it is sealed), all together [`ROOM`] bytes; a download three
 //! times [`CHUNK`], all together [`SEND_ROOM`]. Who finds no room waits [`ROOM_WITHIN`].
 
+use crate::classes::Classes;
 use crate::index::{Index, Verdict};
 use crate::meters::{RgwPerf, Waiting};
 use crate::rados::{Change, Pool};
-use crate::record::{Data, Entry, Garbage, Intent, Manifest, Piece, STRIPE, Tag, garbage_row, intent_row};
-use crate::seal::{self, DataKey, Key};
+use crate::record::{
+    Data, Entry, Garbage, Intent, Manifest, Piece, Place, STRIPE, Tag, garbage_row, intent_row,
+};
+use crate::seal::{self, DataKey, Key, Sealed};
 use crate::{Clock, Error, Result};
 use bytes::{Bytes, BytesMut};
 use denc::{Decode, Encode};
 use futures_core::Stream;
 use io::task::{self, TaskHandle};
 use std::collections::BTreeSet;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +48,8 @@ const CHUNKS: u64 = STRIPE / seal::CHUNK;
 pub const INTENT_MS: u64 = 20 * 60 * 1000;
 /// Stripes that are not there in a row, after which there are no more: more than a writer has under way.
 const MISSES_MAX: u32 = 8;
+/// A stripe that is copied between pools is given up after so long: a full pool lets writes wait.
+const COPIED_WITHIN: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 60_000 });
 
 /// Who counts what passes by.
 pub trait Digests: Send {
@@ -53,6 +60,7 @@ pub trait Digests: Send {
 #[derive(Debug, Clone)]
 pub struct Claim {
     pub tag: Tag,
+    pub place: Place,
     shard: String,
     raw: Bytes,
     until: u64,
@@ -83,7 +91,9 @@ pub struct Stored {
 }
 
 pub struct DataStore<P> {
-    pool: P,
+    classes: Classes<P>,
+    /// Where what is taken in goes to.
+    place: Place,
     index: Index<P>,
     clock: Clock,
     room: Arc<Semaphore>,
@@ -95,7 +105,8 @@ pub struct DataStore<P> {
 impl<P: Clone> Clone for DataStore<P> {
     fn clone(&self) -> Self {
         Self {
-            pool: self.pool.clone(),
+            classes: self.classes.clone(),
+            place: self.place,
             index: self.index.clone(),
             clock: self.clock.clone(),
             room: self.room.clone(),
@@ -124,15 +135,32 @@ async fn next(body: &mut Body<'_>) -> Result<Option<Bytes>> {
 }
 
 impl<P: Pool> DataStore<P> {
-    pub fn new(pool: P, index: Index<P>, clock: Clock) -> Self {
+    pub fn new(classes: Classes<P>, index: Index<P>, clock: Clock) -> Self {
         Self {
-            pool,
+            classes,
+            place: Place::STANDARD,
             index,
             clock,
             room: Arc::new(Semaphore::new((ROOM / ROOM_UNIT) as usize)),
             send_room: Arc::new(Semaphore::new((SEND_ROOM / CHUNK) as usize)),
             perf: Arc::default(),
         }
+    }
+
+    pub fn classes(&self) -> &Classes<P> {
+        &self.classes
+    }
+
+    /// The same, for what is to be in the pool of this place.
+    pub fn at(&self, place: Place) -> Self {
+        Self {
+            place,
+            ..self.clone()
+        }
+    }
+
+    async fn pool(&self, place: Place) -> Result<P> {
+        self.classes.pool(place).await
     }
 
     /// The same, which counts there.
@@ -268,33 +296,35 @@ impl<P: Pool> DataStore<P> {
             Some(claim) => self.renew(bucket, key, claim).await?,
         }
         let Some(claim) = &stored.claim else { return Ok(()) };
-        stored.data = Data::Stripes(claim.tag);
+        stored.data = Data::Stripes(claim.tag, claim.place);
+        let place = claim.place;
         let n = (stored.size - 1) / STRIPE;
         let name = stripe_name(claim.tag, n);
         let data = match &stored.data_key {
             Some(key) => key.seal(&data, n * CHUNKS)?,
             None => data,
         };
-        let pool = self.pool.clone();
+        let pool = self.pool(place).await?;
         *writing = Some(task::spawn_local(async move { pool.write(&name, data).await }));
         Ok(())
     }
 
-    fn intent(&self) -> (u64, Bytes) {
+    fn intent(&self, place: Place) -> (u64, Bytes) {
         let until = self.clock.now_ms() + INTENT_MS;
-        (until, Intent { until }.to_bytes())
+        (until, Intent { until, place }.to_bytes())
     }
 
     /// Says that data will be written, before it is.
     pub async fn claim(&self, bucket: &str, key: &str) -> Result<Claim> {
-        let tag = self.clock.tag();
-        let (until, raw) = self.intent();
+        let (tag, place) = (self.clock.tag(), self.place);
+        let (until, raw) = self.intent(place);
         let shard = self.index.update(bucket, key, BTreeSet::new(), |view| {
             let change = Change::default().setting(&intent_row(tag), raw.clone());
             Ok(Verdict::Change(change, view.shard.to_string()))
         });
         Ok(Claim {
             tag,
+            place,
             shard: shard.await?,
             raw,
             until,
@@ -325,7 +355,7 @@ impl<P: Pool> DataStore<P> {
     /// Moves the claim to where its key is now, with its full time. The old row goes before the data may be referred to, so there is
     /// none that would have it collected.
     pub async fn follow(&self, bucket: &str, key: &str, claim: &mut Claim) -> Result<()> {
-        let (until, raw) = self.intent();
+        let (until, raw) = self.intent(claim.place);
         let row = claim.row();
         let shard = self
             .index
@@ -356,7 +386,7 @@ impl<P: Pool> DataStore<P> {
         let Some(claim) = claim else { return };
         let garbage = Garbage {
             since: self.clock.now_ms(),
-            data: Data::Stripes(claim.tag),
+            data: Data::Stripes(claim.tag, claim.place),
             size: None,
         };
         let change = Change::default()
@@ -370,11 +400,16 @@ impl<P: Pool> DataStore<P> {
 
     /// The row that has data collected once readers are through; None where there is none.
     pub fn garbage(&self, data: Data, size: u64) -> Option<(Bytes, Bytes)> {
-        let (Data::Stripes(tag) | Data::Manifest(tag)) = data else {
+        self.garbage_later(data, size, 0)
+    }
+
+    /// The same, so many milliseconds later.
+    pub fn garbage_later(&self, data: Data, size: u64, later: u64) -> Option<(Bytes, Bytes)> {
+        let (Data::Stripes(tag, _) | Data::Manifest(tag, _)) = data else {
             return None;
         };
         let garbage = Garbage {
-            since: self.clock.now_ms(),
+            since: self.clock.now_ms() + later,
             data,
             size: Some(size),
         };
@@ -385,19 +420,20 @@ impl<P: Pool> DataStore<P> {
     pub async fn write_manifest(&self, claim: &Claim, manifest: &Manifest) -> Result<Bytes> {
         let manifest = manifest.to_bytes();
         let digest = seal::digest_of(&manifest);
-        self.pool.write(&manifest_name(claim.tag), manifest).await?;
+        let pool = self.pool(claim.place).await?;
+        pool.write(&manifest_name(claim.tag), manifest).await?;
         Ok(digest)
     }
 
-    async fn manifest(&self, tag: Tag) -> Result<Manifest> {
-        Ok(Manifest::from_bytes(&self.raw_manifest(tag).await?)?)
+    async fn manifest(&self, tag: Tag, place: Place) -> Result<Manifest> {
+        Ok(Manifest::from_bytes(&self.raw_manifest(tag, place).await?)?)
     }
 
-    async fn raw_manifest(&self, tag: Tag) -> Result<Bytes> {
-        let name = manifest_name(tag);
+    async fn raw_manifest(&self, tag: Tag, place: Place) -> Result<Bytes> {
+        let (name, pool) = (manifest_name(tag), self.pool(place).await?);
         let mut whole = BytesMut::new();
         loop {
-            let part = self.pool.read(&name, whole.len() as u64, STRIPE).await?;
+            let part = pool.read(&name, whole.len() as u64, STRIPE).await?;
             let ended = (part.len() as u64) < STRIPE;
             whole.extend_from_slice(&part);
             if ended {
@@ -410,28 +446,29 @@ impl<P: Pool> DataStore<P> {
     pub async fn pieces(&self, data: Data, size: u64) -> Result<Vec<Piece>> {
         match data {
             Data::None => Ok(Vec::new()),
-            Data::Stripes(tag) => Ok(vec![Piece { size, tag }]),
-            Data::Manifest(tag) => Ok(self.manifest(tag).await?.pieces),
+            Data::Stripes(tag, _) => Ok(vec![Piece::new(size, tag)]),
+            Data::Manifest(tag, place) => Ok(self.manifest(tag, place).await?.pieces),
         }
     }
 
     /// Those of an object; an error if they are not those that its entry means.
     pub async fn pieces_of(&self, entry: &Entry) -> Result<Vec<Piece>> {
-        let (Data::Manifest(tag), Some(sealed)) = (entry.data, &entry.sealed) else {
+        let (Data::Manifest(tag, place), Some(sealed)) = (entry.data, &entry.sealed) else {
             return self.pieces(entry.data, entry.size).await;
         };
-        let manifest = self.raw_manifest(tag).await?;
+        let manifest = self.raw_manifest(tag, place).await?;
         match seal::digest_of(&manifest) == sealed.manifest {
             true => Ok(Manifest::from_bytes(&manifest)?.pieces),
             false => Err(Error::Damaged(format!("{} was changed", manifest_name(tag)))),
         }
     }
 
-    /// Whether a stripe is there up to its end.
-    pub async fn probe(&self, tag: Tag, stripe: u64, end: u64, sealed: bool) -> Result<()> {
-        let end = if sealed { seal::sealed_len(end) } else { end };
-        let name = stripe_name(tag, stripe);
-        match self.pool.read(&name, end.saturating_sub(1), 1).await {
+    /// Whether a stripe of a piece is there up to its end.
+    pub async fn probe(&self, piece: &Piece, place: Place, stripe: u64, sealed: bool) -> Result<()> {
+        let end = stored_len(piece, stripe, sealed);
+        let name = stripe_name(piece.tag, piece.first + stripe);
+        let pool = self.pool(place).await?;
+        match pool.read(&name, end.saturating_sub(1), 1).await {
             Ok(byte) if byte.len() == 1 => Ok(()),
             Ok(_) => Err(Error::Damaged(format!("{name} is too short"))),
             Err(e) if e.is_not_found() => Err(Error::Damaged(format!("{name} is not there"))),
@@ -452,7 +489,7 @@ impl<P: Pool> DataStore<P> {
         };
         Ok(Reader {
             _room: room,
-            pool: self.pool.clone(),
+            pool: self.pool(entry.data.place()).await?,
             pieces: self.pieces_of(entry).await?,
             key,
             data_key: None,
@@ -467,38 +504,133 @@ impl<P: Pool> DataStore<P> {
     pub async fn remove(&self, garbage: &Garbage) -> Result<()> {
         match (garbage.data, garbage.size) {
             (Data::None, _) => Ok(()),
-            (Data::Stripes(tag), Some(size)) => self.remove_stripes(tag, size).await,
-            (Data::Stripes(tag), None) => {
+            (Data::Stripes(tag, place), Some(size)) => {
+                let pool = self.pool(place).await?;
+                remove_piece(&pool, &Piece::new(size, tag)).await
+            }
+            (Data::Stripes(tag, place), None) => {
+                let pool = self.pool(place).await?;
                 let (mut n, mut misses) = (0, 0);
                 while misses < MISSES_MAX {
-                    misses = match self.pool.remove(&stripe_name(tag, n)).await? {
+                    misses = match pool.remove(&stripe_name(tag, n)).await? {
                         true => 0,
                         false => misses + 1,
                     };
                     n += 1;
                 }
-                // Of a manifest that was not committed: what it lists is somebody else's.
-                self.pool.remove(&manifest_name(tag)).await.map(drop)
+                // Of a manifest that was not committed: what it lists is somebody else's, or under this tag.
+                pool.remove(&manifest_name(tag)).await.map(drop)
             }
-            (Data::Manifest(tag), _) => {
-                let manifest = match self.manifest(tag).await {
+            (Data::Manifest(tag, place), _) => {
+                let manifest = match self.manifest(tag, place).await {
                     Err(e) if e.is_not_found() => return Ok(()),
                     other => other?,
                 };
+                let pool = self.pool(place).await?;
                 for piece in &manifest.pieces {
-                    self.remove_stripes(piece.tag, piece.size).await?;
+                    remove_piece(&pool, piece).await?;
                 }
-                self.pool.remove(&manifest_name(tag)).await.map(drop)
+                pool.remove(&manifest_name(tag)).await.map(drop)
             }
         }
     }
 
-    async fn remove_stripes(&self, tag: Tag, size: u64) -> Result<()> {
-        for n in 0..size.div_ceil(STRIPE) {
-            self.pool.remove(&stripe_name(tag, n)).await?;
+    /// Copies what an entry refers to, as it lies there, under a fresh tag to this store's place. It is not opened: what is sealed stays so, under the tag
+    /// that it was sealed with. After an error nothing is left but what will be collected.
+    pub async fn duplicate(&self, to: (&str, &str), entry: &Entry) -> Result<Copied> {
+        let pieces = self.pieces_of(entry).await?;
+        if pieces.is_empty() {
+            return Ok(Copied {
+                data: Data::None,
+                sealed: entry.sealed.clone(),
+                claim: None,
+            });
         }
-        Ok(())
+        let _room = self.room_of(&self.room, (STRIPE * 2 / ROOM_UNIT) as u32).await?;
+        let mut claim = self.claim(to.0, to.1).await?;
+        match self.copy_pieces(to, entry, pieces, &mut claim).await {
+            Ok((data, sealed)) => Ok(Copied {
+                data,
+                sealed,
+                claim: Some(claim),
+            }),
+            Err(e) => {
+                self.abandon(Some(claim)).await;
+                Err(e)
+            }
+        }
     }
+
+    async fn copy_pieces(
+        &self,
+        (bucket, key): (&str, &str),
+        entry: &Entry,
+        pieces: Vec<Piece>,
+        claim: &mut Claim,
+    ) -> Result<(Data, Option<Sealed>)> {
+        let (from, to) = (
+            self.pool(entry.data.place()).await?,
+            self.pool(claim.place).await?,
+        );
+        let (mut moved, mut at) = (Vec::with_capacity(pieces.len()), 0);
+        for piece in pieces {
+            let first = at;
+            for stripe in 0..piece.stripes() {
+                let n = stored_len(&piece, stripe, entry.sealed.is_some());
+                let name = stripe_name(piece.tag, piece.first + stripe);
+                let data = in_time(&name, from.read(&name, 0, n)).await?;
+                if data.len() as u64 != n {
+                    return Err(Error::Damaged(format!("{name} is too short")));
+                }
+                self.renew(bucket, key, claim).await?;
+                in_time(&name, to.write(&stripe_name(claim.tag, at), data)).await?;
+                at += 1;
+            }
+            moved.push(Piece {
+                tag: claim.tag,
+                first,
+                ..piece
+            });
+        }
+        self.renew(bucket, key, claim).await?;
+        // One that is sealed needs a place for the tag that it was sealed with.
+        if let (Data::Stripes(..), None) = (entry.data, &entry.sealed) {
+            return Ok((Data::Stripes(claim.tag, claim.place), None));
+        }
+        let manifest = Manifest { pieces: moved };
+        let digest = in_time(&manifest_name(claim.tag), self.write_manifest(claim, &manifest)).await?;
+        let sealed = entry.sealed.clone().map(|s| s.with_manifest(digest));
+        Ok((Data::Manifest(claim.tag, claim.place), sealed))
+    }
+}
+
+/// What was copied to another place, and nobody refers to yet.
+pub struct Copied {
+    pub data: Data,
+    pub sealed: Option<Sealed>,
+    pub claim: Option<Claim>,
+}
+
+/// One step of a copy.
+async fn in_time<T>(name: &str, step: impl Future<Output = Result<T>>) -> Result<T> {
+    let done = task::timeout(COPIED_WITHIN, step).await;
+    done.unwrap_or_else(|_| {
+        tracing::warn!("s3: copying {name} to another storage class takes too long: is a pool full?");
+        Err(Error::Rados(client::Error::TimedOut))
+    })
+}
+
+async fn remove_piece<P: Pool>(pool: &P, piece: &Piece) -> Result<()> {
+    for n in 0..piece.stripes() {
+        pool.remove(&stripe_name(piece.tag, piece.first + n)).await?;
+    }
+    Ok(())
+}
+
+/// Bytes of a stripe as it lies in its pool.
+fn stored_len(piece: &Piece, stripe: u64, sealed: bool) -> u64 {
+    let size = piece.stripe_size(stripe);
+    if sealed { seal::sealed_len(size) } else { size }
 }
 
 async fn joined(task: TaskHandle<Result<()>>) -> Result<()> {
@@ -538,20 +670,20 @@ impl<P: Pool> Reader<P> {
         stripe: u64,
         (offset, n): (u64, u64),
     ) -> Result<Bytes> {
-        let all = (piece.size - stripe * STRIPE).min(STRIPE);
+        let all = piece.stripe_size(stripe);
         let first = offset / seal::CHUNK;
         let begins = first * seal::CHUNK;
         let ends = (offset + n).next_multiple_of(seal::CHUNK).min(all);
-        let name = stripe_name(piece.tag, stripe);
+        let name = stripe_name(piece.tag, piece.first + stripe);
         let sealed = self
             .read(&name, seal::sealed_len(begins), seal::sealed_len(ends - begins))
             .await?;
         let data_key = match self.data_key.take() {
-            Some((tag, data_key)) if tag == piece.tag => data_key,
-            _ => key.data(piece.tag)?,
+            Some((tag, data_key)) if tag == piece.origin => data_key,
+            _ => key.data(piece.origin)?,
         };
         let opened = data_key.open(&sealed, stripe * CHUNKS + first);
-        self.data_key = Some((piece.tag, data_key));
+        self.data_key = Some((piece.origin, data_key));
         let opened = opened.map_err(|e| Error::Damaged(format!("{name}: {e}")))?;
         let from = (offset - begins) as usize;
         Ok(opened.slice(from..from + n as usize))
@@ -573,7 +705,10 @@ impl<P: Pool> Reader<P> {
             let n = (self.to.min(ends) - self.at).min(most);
             let data = match self.key.clone() {
                 Some(key) => self.opened(piece.clone(), &key, stripe, (offset, n)).await?,
-                None => self.read(&stripe_name(piece.tag, stripe), offset, n).await?,
+                None => {
+                    let name = stripe_name(piece.tag, piece.first + stripe);
+                    self.read(&name, offset, n).await?
+                }
             };
             self.at += n;
             return Ok(Some(data));

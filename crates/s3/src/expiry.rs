@@ -1,5 +1,5 @@
-//! Removes objects and aborts uploads whose time has come by their bucket's lifecycle: a walk over the bucket after each midnight, and
-//! after each change of its settings.
+//! Removes objects, moves them to other storage classes, and aborts uploads, whose time has come by their bucket's lifecycle: a walk over
+//! the bucket after each midnight, and after each change of its settings.
 //!
 //! How far a walk has come is durable (a row beside the bucket's record), so that any gateway goes on with it; who walks has it for
 //! a while alone. That saves work, no more: all that is done here can be done twice.
@@ -7,7 +7,10 @@
 //! An object goes only if it is, in the same operation, the one that was judged; before each few the bucket must be as it was, so
 //! that rules which were taken back remove nothing any more. A row that cannot be read is logged and passed by.
 //!
-//! Bounds: [`ROWS_MAX`] rows of a bucket at a time, a page of them in memory, [`AT_ONCE`] removals at the same time.
+//! Who moves what is large says so while it does: another does not begin with the same meanwhile. Moves have a turn of each round; what is not begun
+//! then waits for the next one, so that a pool that takes nothing (it is full) does not keep removals waiting, nor other buckets.
+//!
+//! Bounds: [`ROWS_MAX`] rows of a bucket at a time, a page of them in memory, [`AT_ONCE`] removals and [`MOVES_AT_ONCE`] moves at the same time.
 
 use crate::buckets::{Buckets, Known};
 use crate::history::Versioning;
@@ -19,11 +22,20 @@ use crate::record::{Entry, Older, Upload, escape, older_of, unescape, upload_of}
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use denc::{Decode, Encode, Reader, Writer};
-use io::task;
+use io::task::{self, TaskHandle};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// Rows that are looked at before other buckets have their turn.
 const ROWS_MAX: usize = if cfg!(test) { 20 } else { 10_000 };
 const AT_ONCE: usize = 16;
+/// Each has the memory of an upload.
+const MOVES_AT_ONCE: usize = 2;
+/// Moves of a bucket begin for so long of a round (milliseconds).
+const MOVE_TURN: u64 = 60_000;
 /// Who walks has the bucket so long (milliseconds), and stops at half of it; or for so many days, where those are short.
 const LEASE: u64 = 5 * 60 * 1000;
 const LEASE_DAYS: u64 = 8;
@@ -42,6 +54,7 @@ pub struct Expiry<P> {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
     pub expired: u64,
+    pub moved: u64,
     pub aborted: u64,
 }
 
@@ -152,11 +165,18 @@ enum Due {
     /// If so many that are not the current one are newer.
     Version(String, Box<Older>, u32),
     Upload(String, String),
+    /// To a storage class.
+    Move(String, Box<Entry>, String),
+    MoveVersion(String, Box<Older>, u32, String),
 }
 
 impl Due {
     fn key(&self) -> &str {
-        let (Self::Object(key, _) | Self::Version(key, ..) | Self::Upload(key, _)) = self;
+        let (Self::Object(key, _)
+        | Self::Version(key, ..)
+        | Self::Upload(key, _)
+        | Self::Move(key, ..)
+        | Self::MoveVersion(key, ..)) = self;
         key
     }
 }
@@ -177,15 +197,31 @@ impl<P: Pool> Expiry<P> {
             return Ok(());
         };
         walk.until = self.clock.now_ms() + self.lease();
-        let taken = walk.to_bytes();
+        let mut taken = walk.to_bytes();
         let set = |from, to| self.buckets.set_walk((name, &known.bucket), from, to);
         if !set(seen.as_ref(), taken.clone()).await? {
             return Ok(());
         }
-        let walked = self.go(name, &known, &mut walk, done).await;
+        let walked = self.go(name, &known, (&mut walk, &mut taken), done).await;
         walk.until = 0;
         set(Some(&taken), walk.to_bytes()).await?;
         walked
+    }
+
+    /// Has the bucket for longer, without having come further by what is durable. False: another has it, or it is no longer as it was.
+    async fn hold(&self, name: &str, known: &Known, (walk, taken): (&mut Walk, &mut Bytes)) -> Result<bool> {
+        walk.until = self.clock.now_ms() + self.lease();
+        let mut longer = Walk::from_bytes(taken)?;
+        longer.until = walk.until;
+        let longer = longer.to_bytes();
+        let set = self
+            .buckets
+            .set_walk((name, &known.bucket), Some(taken), longer.clone());
+        let held = set.await?;
+        if held {
+            *taken = longer;
+        }
+        Ok(held)
     }
 
     fn lease(&self) -> u64 {
@@ -209,9 +245,16 @@ impl<P: Pool> Expiry<P> {
         }
     }
 
-    async fn go(&self, name: &str, known: &Known, walk: &mut Walk, done: &mut Done) -> Result<()> {
+    async fn go(
+        &self,
+        name: &str,
+        known: &Known,
+        (walk, taken): (&mut Walk, &mut Bytes),
+        done: &mut Done,
+    ) -> Result<()> {
         let rules = &known.settings.of.lifecycle;
-        let mut looked = 0;
+        let (mut looked, end) = (0, walk.until - self.lease() / 2);
+        let moving = Turn::new(self.clock.now_ms() + MOVE_TURN);
         while let Some(kind) = walk.kind() {
             let Some(scope) = lifecycle::scope(rules, kind) else {
                 walk.go_on(None);
@@ -223,26 +266,66 @@ impl<P: Pool> Expiry<P> {
                 .await?;
             let mut newer = walk.newer.clone();
             let due = self.due(name, kind, rules, &page.rows, &mut newer);
-            for some in due.chunks(AT_ONCE) {
+            for (n, some) in due.chunks(AT_ONCE).enumerate() {
+                // What was done is not due any more.
+                if n > 0 && self.clock.now_ms() >= end {
+                    return Ok(());
+                }
                 if self.buckets.get(name).await? != known.bucket {
                     return Ok(());
                 }
-                if let Err(e) = self.remove(known, some, done).await {
-                    walk.tries += 1;
-                    if walk.tries < TRIES_MAX {
-                        return Err(e);
+                let acting = joined(self.begin(known, some, &moving), done);
+                let held = (&mut *walk, &mut *taken);
+                match self.through(name, known, held, acting, &moving).await {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(()),
+                    Err(e) => {
+                        walk.tries += 1;
+                        if walk.tries < TRIES_MAX {
+                            return Err(e);
+                        }
+                        tracing::warn!("s3: lifecycle of {name}: {e}");
                     }
-                    tracing::warn!("s3: lifecycle of {name}: {e}");
                 }
+            }
+            // Those that did not begin are due still.
+            if moving.put_off() && walk.tries < TRIES_MAX {
+                return Ok(());
             }
             looked += page.rows.len().max(1);
             walk.newer = newer;
             walk.go_on(page.next);
-            if looked >= ROWS_MAX || self.clock.now_ms() + self.lease() / 2 >= walk.until {
+            if looked >= ROWS_MAX || self.clock.now_ms() >= end {
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// Waits for what has begun, and has the bucket meanwhile. False: it is another's, or is no longer as it was.
+    async fn through(
+        &self,
+        name: &str,
+        known: &Known,
+        (walk, taken): (&mut Walk, &mut Bytes),
+        acting: impl Future<Output = Result<()>>,
+        moving: &Turn,
+    ) -> Result<bool> {
+        let mut acting = std::pin::pin!(acting);
+        loop {
+            if let Ok(acted) = task::timeout(self.hold_every(), acting.as_mut()).await {
+                return acted.map(|()| true);
+            }
+            let held = self.hold(name, known, (&mut *walk, &mut *taken)).await;
+            if self.clock.now_ms() >= moving.until {
+                moving.begin.close();
+            }
+            if !matches!(held, Ok(true)) {
+                // What has begun ends by itself; no further move begins.
+                moving.begin.close();
+                return acting.await.and(held);
+            }
+        }
     }
 
     /// What of a page is to go.
@@ -276,8 +359,12 @@ impl<P: Pool> Expiry<P> {
     fn judge_object(&self, rules: &[Rule], rest: &Bytes, value: &Bytes) -> Result<Option<Due>> {
         let (key, entry) = (unescape(rest).ok_or_else(no_text)?, Entry::from_bytes(value)?);
         let end = lifecycle::expires(rules, &key, &entry, self.day);
-        let over = self.is_over(end.map(|(at, _)| at));
-        Ok(over.then(|| Due::Object(key, Box::new(entry))))
+        if self.is_over(end.map(|(at, _)| at)) {
+            return Ok(Some(Due::Object(key, Box::new(entry))));
+        }
+        let times = (self.day, self.clock.now_ms());
+        let class = lifecycle::moves_to(rules, &key, &entry, times).map(str::to_string);
+        Ok(class.map(|class| Due::Move(key, Box::new(entry), class)))
     }
 
     /// The first of these rows. `newer`: how many of its key were passed that are not the current version.
@@ -307,7 +394,12 @@ impl<P: Pool> Expiry<P> {
             _ => {
                 let times = (self.day, self.clock.now_ms());
                 let keep = lifecycle::older_over(rules, &key, &older, newer.1, times);
+                let to = lifecycle::older_moves_to(rules, &key, &older, newer.1, times);
                 newer.1 = newer.1.saturating_add(1);
+                if let (None, Some((class, keep))) = (keep, to) {
+                    let class = class.to_string();
+                    return Ok(Some(Due::MoveVersion(key, Box::new(older), keep, class)));
+                }
                 keep
             }
         };
@@ -321,43 +413,113 @@ impl<P: Pool> Expiry<P> {
         Ok(self.is_over(end).then_some(Due::Upload(key, id)))
     }
 
-    /// All of them are tried; the last error. Those of one key one after the other: they change the same rows.
-    async fn remove(&self, known: &Known, some: &[Due], done: &mut Done) -> Result<()> {
+    /// All of them are tried. Those of one key one after the other: they change the same rows.
+    fn begin(&self, known: &Known, some: &[Due], moving: &Arc<Turn>) -> Vec<Acting> {
         let of_keys = some.chunk_by(|a, b| a.key() == b.key());
+        if self.clock.now_ms() >= moving.until {
+            moving.begin.close();
+        }
         let begun = of_keys.map(|dues| {
             let (objects, bucket) = (self.objects.clone(), known.bucket.id.clone());
             let (dues, versioning) = (dues.to_vec(), known.settings.of.versioning);
+            let moving = moving.clone();
             task::spawn_local(async move {
                 let (mut done, mut result) = (Done::default(), Ok(()));
                 for due in dues {
-                    if let Err(e) = remove_one(&objects, &bucket, versioning, due, &mut done).await {
+                    let of = (bucket.as_str(), versioning);
+                    if let Err(e) = act(&objects, of, due, &moving, &mut done).await {
                         result = Err(e);
                     }
                 }
                 (done, result)
             })
         });
-        let begun: Vec<_> = begun.collect();
-        let mut result = Ok(());
-        for task in begun {
-            let stopping = |_| (Done::default(), Err(Error::Busy("the gateway is stopping")));
-            let (some, of_key) = task.await.unwrap_or_else(stopping);
-            done.expired += some.expired;
-            done.aborted += some.aborted;
-            result = of_key.and(result);
-        }
-        result
+        begun.collect()
+    }
+
+    /// How often is said that the bucket is walked still, while something takes long.
+    fn hold_every(&self) -> Duration {
+        Duration::from_millis(MOVE_TURN.min(self.lease() / 4))
     }
 }
 
-async fn remove_one<P: Pool>(
+/// What lets moves begin in a round.
+struct Turn {
+    /// Closed: no further one begins.
+    begin: Semaphore,
+    /// When that is to be (milliseconds since 1970).
+    until: u64,
+    late: AtomicBool,
+}
+
+impl Turn {
+    fn new(until: u64) -> Arc<Self> {
+        Arc::new(Self {
+            begin: Semaphore::new(MOVES_AT_ONCE),
+            until,
+            late: AtomicBool::new(false),
+        })
+    }
+
+    /// A move came when no further one began.
+    fn put_off(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
+    }
+}
+
+type Acting = TaskHandle<(Done, Result<()>)>;
+
+/// The last error.
+async fn joined(begun: Vec<Acting>, done: &mut Done) -> Result<()> {
+    let mut result = Ok(());
+    for task in begun {
+        let stopping = |_| (Done::default(), Err(Error::Busy("the gateway is stopping")));
+        let (some, of_key) = task.await.unwrap_or_else(stopping);
+        done.expired += some.expired;
+        done.moved += some.moved;
+        done.aborted += some.aborted;
+        result = of_key.and(result);
+    }
+    result
+}
+
+/// Moves what is due, if it is still so. A class that takes nothing new any more moves nothing.
+async fn move_one<P: Pool>(objects: &Objects<P>, bucket: &str, due: &Due, moving: &Turn) -> Result<bool> {
+    let (Due::Move(key, _, class) | Due::MoveVersion(key, .., class)) = due else {
+        return Ok(false);
+    };
+    let Ok(_turn) = moving.begin.acquire().await else {
+        moving.late.store(true, Ordering::Relaxed);
+        return Ok(false);
+    };
+    let Some(place) = objects.data.classes().open_to(class).await? else {
+        return Ok(false);
+    };
+    let (of, to) = ((bucket, key.as_str()), (class.as_str(), place));
+    let moved = match due {
+        Due::MoveVersion(_, older, keep, _) => objects.move_older(of, (older, *keep), to).await,
+        Due::Move(_, entry, _) => objects.move_current(of, entry, to).await,
+        _ => Ok(false),
+    };
+    match moved {
+        // It went while it was copied.
+        Err(e) if e.is_not_found() => Ok(false),
+        other => other,
+    }
+}
+
+async fn act<P: Pool>(
     objects: &Objects<P>,
-    bucket: &str,
-    versioning: Versioning,
+    (bucket, versioning): (&str, Versioning),
     due: Due,
+    moving: &Turn,
     done: &mut Done,
 ) -> Result<()> {
     match due {
+        Due::Move(..) | Due::MoveVersion(..) => {
+            let moved = move_one(objects, bucket, &due, moving).await?;
+            done.moved += u64::from(moved);
+        }
         Due::Object(key, entry) => {
             let gone = objects.delete_seen(bucket, &key, &entry, versioning).await?;
             done.expired += u64::from(gone);

@@ -1,11 +1,14 @@
 //! A pool in memory for tests: at each operation it may let others go first, and it may say that there was no answer, before or
 //! after the operation took effect, as a gateway sees it that is killed or cut off.
 
+use crate::classes::Classes;
 use crate::rados::{Change, Look, Pool, Seen};
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use io::Random;
 use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use types::Errno;
@@ -80,6 +83,8 @@ pub struct Fake {
     pub random: Arc<Seeded>,
     pub hand: Arc<Hand>,
     pub gateway: u64,
+    /// The pool's, where it is another than the first: what names of its objects begin with.
+    pub prefix: String,
 }
 
 fn refused(errno: Errno) -> Error {
@@ -94,7 +99,24 @@ impl Fake {
             random: Seeded::shared(seed),
             hand: Arc::new(hand),
             gateway: 0,
+            prefix: String::new(),
         }
+    }
+
+    /// Storage classes over pools that all are there.
+    pub fn classes(&self) -> Classes<Self> {
+        let of = self.clone();
+        let open = move |name: String| {
+            let mut pool = of.clone();
+            pool.prefix = format!("{name}/");
+            let opened: Pin<Box<dyn Future<Output = Result<Self>> + Send>> = Box::pin(async { Ok(pool) });
+            opened
+        };
+        Classes::new(self.clone(), self.clone(), Arc::new(open), self.clock())
+    }
+
+    fn named(&self, oid: &str) -> String {
+        format!("{}{oid}", self.prefix)
     }
 
     pub fn clock(&self) -> Clock {
@@ -193,6 +215,7 @@ impl Fake {
 
 impl Pool for Fake {
     async fn look(&self, oid: &str, look: Look) -> Result<Seen> {
+        let oid = &self.named(oid);
         if self.door().await.is_err() {
             return Err(Error::Rados(client::Error::TimedOut));
         }
@@ -227,6 +250,7 @@ impl Pool for Fake {
     }
 
     async fn change(&self, oid: &str, change: Change) -> Result<()> {
+        let oid = &self.named(oid);
         match self.door().await {
             Ok(()) => self.apply(oid, change),
             Err(takes_effect) => {
@@ -239,6 +263,7 @@ impl Pool for Fake {
     }
 
     async fn read(&self, oid: &str, offset: u64, length: u64) -> Result<Bytes> {
+        let oid = &self.named(oid);
         let _ = self.door().await;
         let world = self.lock();
         let object = world.objects.get(oid).ok_or_else(|| refused(Errno::ENOENT))?;
@@ -247,6 +272,7 @@ impl Pool for Fake {
     }
 
     async fn write(&self, oid: &str, data: Bytes) -> Result<()> {
+        let oid = &self.named(oid);
         let passed = self.door().await;
         if passed != Err(false) {
             self.lock().objects.entry(oid.to_string()).or_default().data = data;
@@ -255,8 +281,9 @@ impl Pool for Fake {
     }
 
     async fn remove(&self, oid: &str) -> Result<bool> {
+        let oid = &self.named(oid);
         let passed = self.door().await;
-        let gone = passed != Err(false) && self.lock().objects.remove(oid).is_some();
+        let gone = passed != Err(false) && self.lock().objects.remove(oid.as_str()).is_some();
         passed
             .map(|()| gone)
             .map_err(|_| Error::Rados(client::Error::TimedOut))

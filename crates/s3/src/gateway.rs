@@ -4,6 +4,7 @@ use crate::accounts::{self, Accounts, USERS};
 use crate::amount::Count;
 use crate::buckets::{BUCKETS, Buckets, COUNTS};
 use crate::check::{Check, Report};
+use crate::classes::{CLASSES, Class, Classes, Opener};
 use crate::counts::Counter;
 use crate::data::DataStore;
 use crate::expiry::Expiry;
@@ -16,11 +17,13 @@ use crate::objects::Objects;
 use crate::quota::{Limits, Quota};
 use crate::rate::Rates;
 use crate::usage::Usage;
-use crate::{Clock, Result};
+use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use client::{Client, IoCtx};
 use metrics::Registry;
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// Users, buckets and indexes: replicated, since it has omap.
@@ -30,6 +33,8 @@ pub const DATA_POOL: &str = "s3.data";
 
 /// What administrators change.
 pub struct Admin {
+    client: Client,
+    classes: Classes<IoCtx>,
     pub accounts: Accounts<IoCtx>,
     pub buckets: Buckets<IoCtx>,
     counter: Counter<IoCtx>,
@@ -46,11 +51,30 @@ async fn pool(client: &Client, name: &str) -> Result<IoCtx> {
     }
     let make = serde_json::json!({"prefix": "osd pool create", "pool": name});
     client.mon_command(&make.to_string(), Bytes::new()).await?;
+    claim_pool(client, name).await?;
+    client.latest_map().await?;
+    Ok(client.pool(name).await?)
+}
+
+/// Says what the pool is for; refused if it is for something else.
+async fn claim_pool(client: &Client, name: &str) -> Result<()> {
     let application =
         serde_json::json!({"prefix": "osd pool application enable", "pool": name, "app": "rgw"});
     client.mon_command(&application.to_string(), Bytes::new()).await?;
-    client.latest_map().await?;
-    Ok(client.pool(name).await?)
+    Ok(())
+}
+
+/// Pools of storage classes, which are there.
+fn opener(client: &Client) -> Opener<IoCtx> {
+    let client = client.clone();
+    Arc::new(move |name: String| {
+        let client = client.clone();
+        Box::pin(async move { Ok(client.pool(&name).await?) })
+    })
+}
+
+fn classes(client: &Client, meta: &IoCtx, data: IoCtx, clock: &Clock) -> Classes<IoCtx> {
+    Classes::new(meta.clone(), data, opener(client), clock.clone())
 }
 
 fn clock(client: &Client) -> Clock {
@@ -63,6 +87,7 @@ async fn meta(client: &Client) -> Result<IoCtx> {
     accounts::ensure(&meta, USERS).await?;
     accounts::ensure(&meta, BUCKETS).await?;
     accounts::ensure(&meta, COUNTS).await?;
+    accounts::ensure(&meta, CLASSES).await?;
     Ok(meta)
 }
 
@@ -70,7 +95,8 @@ async fn meta(client: &Client) -> Result<IoCtx> {
 pub async fn check(client: &Client, bucket: Option<&str>) -> Result<Report> {
     let (meta, clock) = (meta(client).await?, clock(client));
     let index = Index::new(meta.clone(), clock.clone(), crate::index::SPLIT_AT);
-    let data = DataStore::new(pool(client, DATA_POOL).await?, index.clone(), clock.clone());
+    let classes = classes(client, &meta, pool(client, DATA_POOL).await?, &clock);
+    let data = DataStore::new(classes, index.clone(), clock.clone());
     let check = Check {
         buckets: Buckets::new(meta, index.clone(), clock.clone()),
         objects: Objects { index, data, clock },
@@ -84,7 +110,11 @@ impl Admin {
         let index = Index::new(meta.clone(), clock.clone(), crate::index::SPLIT_AT);
         let buckets = Buckets::new(meta.clone(), index.clone(), clock.clone());
         let counter = Counter::new(meta.clone(), index, clock.clone());
+        // No data are read or written here; the pool of STANDARD is made by the first gateway.
+        let classes = classes(client, &meta, meta.clone(), &clock);
         Ok(Self {
+            client: client.clone(),
+            classes,
             accounts: Accounts::new(meta.clone(), clock.clone()),
             limits: Limits::new(meta.clone(), buckets.clone(), counter.clone(), clock.clone()),
             rates: Rates::new(meta.clone(), buckets.clone(), clock.clone()),
@@ -92,6 +122,32 @@ impl Admin {
             buckets,
             counter,
         })
+    }
+
+    /// All storage classes but STANDARD, by their names.
+    pub async fn classes(&self) -> Result<BTreeMap<String, Class>> {
+        self.classes.all().await
+    }
+
+    /// Has a class take what is put into it, in a pool that is there and has no other use.
+    pub async fn add_class(&self, name: &str, pool: &str) -> Result<Class> {
+        if [META_POOL, DATA_POOL].contains(&pool) {
+            return Err(Error::Invalid(format!(
+                "the pool {pool} has a use of its own here"
+            )));
+        }
+        match self.client.pool(pool).await {
+            Err(e) if e.is_not_found() => {
+                return Err(Error::Invalid(format!("there is no pool {pool}: make it first")));
+            }
+            other => drop(other?),
+        }
+        claim_pool(&self.client, pool).await?;
+        self.classes.add(name, pool).await
+    }
+
+    pub async fn withdraw_class(&self, name: &str) -> Result<Class> {
+        self.classes.withdraw(name).await
     }
 
     /// Of one bucket, of a user's or of all; those that hold most first.
@@ -136,7 +192,8 @@ pub struct BucketStats {
 /// All that a gateway serves with, made before it says that it is ready.
 pub struct Gateway {
     front: Front<IoCtx>,
-    hosts: Hosts,
+    /// Of buckets, and of websites.
+    hosts: [Hosts; 2],
     usage_keep: Option<u64>,
     collector: Collector<IoCtx>,
 }
@@ -148,7 +205,8 @@ impl Gateway {
         let (meta, clock) = (meta(client).await?, clock(client));
         let data = pool(client, DATA_POOL).await?;
         let index = Index::new(meta.clone(), clock.clone(), settings.split_at);
-        let data = DataStore::new(data, index.clone(), clock.clone()).counted(&meters.rgw);
+        let classes = classes(client, &meta, data, &clock);
+        let data = DataStore::new(classes, index.clone(), clock.clone()).counted(&meters.rgw);
         let buckets = Buckets::new(meta.clone(), index.clone(), clock.clone());
         let objects = Objects {
             index: index.clone(),
@@ -176,9 +234,9 @@ impl Gateway {
                 (limits, rates, counter),
                 (meters, usage),
                 clock.clone(),
-                (day, keys),
+                (day, keys, settings.swift.clone()),
             ),
-            hosts: Hosts::new(&settings.domains),
+            hosts: [&settings.domains, &settings.sites].map(|names| Hosts::new(names)),
             usage_keep: settings.usage_keep,
             collector: Collector {
                 index,

@@ -49,11 +49,23 @@ pub struct Round {
     pub given_up: u64,
     /// Indexes of deleted buckets that were removed.
     pub buried: u64,
-    /// By lifecycles of buckets.
-    pub lifecycle: Done,
 }
 
 impl<P: Pool> Collector<P> {
+    /// By the lifecycles of all buckets. It may take long: what is large is moved between pools.
+    pub async fn lifecycles(&self) -> Result<Done> {
+        let mut done = Done::default();
+        for (name, bucket) in self.buckets.all().await? {
+            if bucket.settings != 0
+                && let Err(e) = self.expiry.run(&name, &mut done).await
+                && !passes(&e)
+            {
+                tracing::warn!("s3: lifecycle of bucket {name}: {e}");
+            }
+        }
+        Ok(done)
+    }
+
     /// Over all buckets, and what is left of deleted ones. What fails is logged, and tried again in the next round.
     pub async fn round(&self) -> Result<Round> {
         let mut round = Round::default();
@@ -62,12 +74,6 @@ impl<P: Pool> Collector<P> {
                 && !passes(&e)
             {
                 tracing::warn!("s3: collecting in bucket {name}: {e}");
-            }
-            if bucket.settings != 0
-                && let Err(e) = self.expiry.run(&name, &mut round.lifecycle).await
-                && !passes(&e)
-            {
-                tracing::warn!("s3: lifecycle of bucket {name}: {e}");
             }
         }
         for (id, since) in self.buckets.dead().await? {
@@ -143,13 +149,14 @@ impl<P: Pool> Collector<P> {
 
     /// False: it has not ended.
     async fn intent(&self, seen: &Located, row: &Bytes, value: &Bytes) -> Result<bool> {
-        let ended = Intent::from_bytes(value)?.until.saturating_add(INTENT_GRACE) < self.clock.now_ms();
+        let intent = Intent::from_bytes(value)?;
+        let ended = intent.until.saturating_add(INTENT_GRACE) < self.clock.now_ms();
         let Some(tag) = tag_of(row).filter(|_| ended) else {
             return Ok(false);
         };
         let garbage = Garbage {
             since: 0,
-            data: Data::Stripes(tag),
+            data: Data::Stripes(tag, intent.place),
             size: None,
         };
         let change = Change::default()

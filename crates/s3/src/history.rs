@@ -24,6 +24,9 @@ use denc::{Decode, Encode, Reader, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
+/// What was moved elsewhere stays for so much longer (milliseconds) than what was deleted: nobody has a reason to think that a download breaks off.
+pub const MOVED_GRACE: u64 = 6 * 60 * 60 * 1000;
+
 /// Of a bucket. It cannot be turned off again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Versioning {
@@ -152,7 +155,7 @@ pub struct History {
     /// Others that were looked for by themselves.
     asked: BTreeSet<Order>,
     /// Whose data nobody refers to any more.
-    gone: Vec<Entry>,
+    gone: Vec<(Entry, u64)>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -297,7 +300,7 @@ impl History {
         if entry.lock.holds(self.at, bypass) {
             return Err(Error::Locked);
         }
-        self.gone.push(entry);
+        self.gone.push((entry, 0));
         Ok(())
     }
 
@@ -404,6 +407,18 @@ impl History {
         Ok(target.clone())
     }
 
+    /// Has a version refer to other data; what it referred to is collected. A lock holds the version, wherever its data are.
+    pub fn relocate(&mut self, which: Which, to: impl FnOnce(&mut Entry)) -> std::result::Result<(), Stop> {
+        let was = self.find(which)?.map(|(_, entry)| entry.clone());
+        let now = self.amend(which, |entry| {
+            to(entry);
+            Ok(())
+        })?;
+        let was = was.filter(|was| was.data != now.data);
+        self.gone.extend(was.map(|was| (was, MOVED_GRACE)));
+        Ok(())
+    }
+
     /// Removes one version for good. `bypass`: a lock of governance does not hold it.
     pub fn remove(&mut self, which: Which, bypass: bool) -> std::result::Result<Deleted, Stop> {
         let Some((marker, entry)) = self.find(which)? else {
@@ -446,8 +461,8 @@ impl History {
         usize::from(self.now.current.is_some()) + self.now.others.len() <= 1 && !self.more
     }
 
-    /// Rows that differ, and what has to be collected, by `garbage`.
-    pub fn change(self, garbage: impl Fn(Data, u64) -> Option<(Bytes, Bytes)>) -> Change {
+    /// Rows that differ, and what has to be collected, by `garbage`: its size, and how much later than what is deleted.
+    pub fn change(self, garbage: impl Fn(Data, u64, u64) -> Option<(Bytes, Bytes)>) -> Change {
         let mut change = Change::default();
         if self.now.current != self.was.current {
             let row = entry_row(&self.key);
@@ -483,7 +498,8 @@ impl History {
         }
         change.counted = self.now.amount();
         change.counted += self.was.amount().less();
-        let gone = self.gone.iter().filter_map(|e| garbage(e.data, e.size));
+        let gone = self.gone.iter();
+        let gone = gone.filter_map(|(e, later)| garbage(e.data, e.size, *later));
         change.set.extend(gone);
         change
     }

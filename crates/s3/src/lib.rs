@@ -1,19 +1,21 @@
-//! The object gateway: S3 over our RADOS client, in front of Skep or of a Ceph, with operations that every OSD has.
+//! The object gateway: S3 and Swift over our RADOS client, in front of Skep or of a Ceph, with operations that every OSD has.
 //!
 //! Vocabulary: a *bucket* has an *index*, an ordered map of its objects' *entries* in *shards* (`index`); an object's bytes are
 //! *stripes* under a *tag* (`data`); an *intent* names data that nobody refers to yet, *garbage* data that nobody refers to any more
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
-//! Rooms, from the bottom up: `rados` (what is asked of a pool), `record` (what is written), `seal` (encryption at rest) with `master`, `policy`, `cors` and `lifecycle` (what is allowed, and for how long), `index`, `data`, `history` (the versions of a key), `objects` with
-//! `multipart`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), `usage` (what is written down of that), and the `front`, which alone knows of S3's requests.
+//! Rooms, from the bottom up: `rados` (what is asked of a pool), `place` with `record` (what is written), `seal` (encryption at rest) with `master`, `policy`, `cors`, `website` and `lifecycle` (what is allowed, what browsers get, and for how long), `classes` (which pool data are in), `index`, `data`, `history` (the versions of a key), `objects` with
+//! `multipart` and `moving`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), `usage` (what is written down of that), `container` and `subusers` (what Swift has beside), and the `front`, which alone knows of requests, S3's and Swift's.
 //!
-//! Not here: users of other systems (Keystone), Swift.
+//! Not here: users of other systems (Keystone).
 
 mod accounts;
 mod amount;
 mod buckets;
 mod check;
+mod classes;
 mod clock;
+mod container;
 mod cors;
 mod counts;
 mod data;
@@ -29,8 +31,11 @@ mod index;
 mod lifecycle;
 mod master;
 mod meters;
+mod moving;
 mod multipart;
+mod names;
 mod objects;
+mod place;
 mod policy;
 mod quota;
 mod rados;
@@ -38,23 +43,27 @@ mod rate;
 mod record;
 mod seal;
 mod settings;
+mod subusers;
 #[cfg(test)]
 mod tests;
 mod usage;
 mod version;
 mod version_list;
+mod website;
 
 pub use accounts::{Key, User};
 pub use amount::{Amount, Count};
 pub use check::Report;
+pub use classes::{Class, STANDARD};
 pub use clock::Clock;
 pub use error::{Error, Result};
 #[cfg(feature = "testing")]
 pub use front::testing;
-pub use front::{Settings, domain};
+pub use front::{Settings, Swift, domain};
 pub use gateway::{Admin, BucketStats, DATA_POOL, Gateway, META_POOL, check};
 pub use master::Masters;
 pub use net::tls::Certificate;
 pub use quota::{Quota, Scope};
 pub use rate::{Rate, RateScope};
+pub use subusers::{Access, Subuser};
 pub use usage::{Kinds as UsageKinds, Place as UsagePlace, Sums, Usage, Which as UsageWhich};

@@ -31,15 +31,51 @@ pub struct Rule {
     pub keep: u32,
     /// A delete marker goes that is all there is of its key.
     pub marker: bool,
+    /// To which storage classes objects go, and when.
+    pub moves: Vec<Move>,
+    /// And versions that are not the current one.
+    pub older_moves: Vec<OlderMove>,
+    /// What has fewer than [`MOVED_MIN`] bytes does not move.
+    pub large_alone: bool,
 }
+
+/// What AWS moves at least by default, which clients may ask for.
+pub const MOVED_MIN: u64 = 128 << 10;
+
+/// One of the two times is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    pub days: Option<u32>,
+    pub date: Option<u64>,
+    pub class: String,
+}
+
+denc::envelope_denc!(Move, 1, 1, { days, date, class });
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OlderMove {
+    /// Days after others have followed.
+    pub days: u32,
+    /// So many stay, the newest.
+    pub keep: u32,
+    pub class: String,
+}
+
+denc::envelope_denc!(OlderMove, 1, 1, { days, keep, class });
 
 /// The version that knows of versions of objects; a rule without them is as it was before.
 const WITH_VERSIONS: u8 = 2;
+/// And the one that knows of storage classes.
+const WITH_MOVES: u8 = 3;
 
 impl Encode for Rule {
     fn encode(&self, w: &mut Writer) {
         let plain = self.older.is_none() && self.keep == 0 && !self.marker;
-        let version = if plain { 1 } else { WITH_VERSIONS };
+        let version = match (plain, self.moves.is_empty() && self.older_moves.is_empty()) {
+            (_, false) => WITH_MOVES,
+            (false, true) => WITH_VERSIONS,
+            (true, true) => 1,
+        };
         w.envelope(version, version, |w| {
             w.put(&self.id);
             w.put(&self.enabled);
@@ -51,10 +87,15 @@ impl Encode for Rule {
             w.put(&self.days);
             w.put(&self.date);
             w.put(&self.abort);
-            if !plain {
+            if version >= WITH_VERSIONS {
                 w.put(&self.older);
                 w.put(&self.keep);
                 w.put(&self.marker);
+            }
+            if version >= WITH_MOVES {
+                w.put(&self.moves);
+                w.put(&self.older_moves);
+                w.bool(self.large_alone);
             }
         });
     }
@@ -62,7 +103,7 @@ impl Encode for Rule {
 
 impl Decode for Rule {
     fn decode(r: &mut Reader) -> denc::Result<Self> {
-        r.envelope(WITH_VERSIONS, |version, r| {
+        r.envelope(WITH_MOVES, |version, r| {
             let mut rule = Self {
                 id: r.get()?,
                 enabled: r.get()?,
@@ -78,6 +119,10 @@ impl Decode for Rule {
             };
             if version >= WITH_VERSIONS {
                 (rule.older, rule.keep, rule.marker) = (r.get()?, r.get()?, r.get()?);
+            }
+            if version >= WITH_MOVES {
+                (rule.moves, rule.older_moves) = (r.get()?, r.get()?);
+                rule.large_alone = r.bool()?;
             }
             Ok(rule)
         })
@@ -107,6 +152,47 @@ impl Rule {
         self.date
             .or(self.days.map(|days| after(entry.modified, days, day)))
     }
+}
+
+impl Rule {
+    fn moves(&self, key: &str, entry: &Entry) -> bool {
+        self.covers(key, entry) && (!self.large_alone || entry.size >= MOVED_MIN)
+    }
+}
+
+/// The last of several terms that are over, and of those that end together the first: so rules that do not agree move nothing to and fro.
+fn last<'a>(over: impl Iterator<Item = (u64, u32, &'a str)>) -> Option<(&'a str, u32)> {
+    let later = |a: (u64, u32, &'a str), b: (u64, u32, &'a str)| if b.0 > a.0 { b } else { a };
+    over.reduce(later).map(|(_, keep, class)| (class, keep))
+}
+
+/// The storage class that an object has to be in by now, if a rule says so and it is in another.
+pub fn moves_to<'a>(rules: &'a [Rule], key: &str, entry: &Entry, (day, now): (u64, u64)) -> Option<&'a str> {
+    let covers = rules.iter().filter(|r| r.moves(key, entry));
+    let all = covers.flat_map(|r| &r.moves);
+    let ended = all.filter_map(|m| {
+        let days = m.days.map(|days| after(entry.modified, days, day));
+        Some((m.date.or(days)?, 0, m.class.as_str()))
+    });
+    let (class, _) = last(ended.filter(|(at, ..)| *at <= now))?;
+    (class != entry.attributes.class).then_some(class)
+}
+
+/// The same of a version that is not the current one, of which `newer` others are newer, with how many of those have to be so.
+pub fn older_moves_to<'a>(
+    rules: &'a [Rule],
+    key: &str,
+    older: &Older,
+    newer: u32,
+    (day, now): (u64, u64),
+) -> Option<(&'a str, u32)> {
+    let covers = rules
+        .iter()
+        .filter(|r| !older.marker && r.moves(key, &older.entry));
+    let all = covers.flat_map(|r| &r.older_moves).filter(|m| newer >= m.keep);
+    let ended = all.map(|m| (after(older.since, m.days, day), m.keep, m.class.as_str()));
+    let (class, keep) = last(ended.filter(|(at, ..)| *at <= now))?;
+    (class != older.entry.attributes.class).then_some((class, keep))
 }
 
 /// When an object expires, and by which rule: the first that has it expire.
@@ -161,8 +247,11 @@ pub enum Kind {
 /// What all keys begin with that rules for this kind are about; None: there is no such rule.
 pub fn scope(rules: &[Rule], kind: Kind) -> Option<String> {
     let acts = |r: &&Rule| match kind {
-        Kind::Objects => r.days.is_some() || r.date.is_some(),
-        Kind::Versions => r.days.is_some() || r.date.is_some() || r.older.is_some() || r.marker,
+        Kind::Objects => r.days.is_some() || r.date.is_some() || !r.moves.is_empty(),
+        Kind::Versions => {
+            let older = r.older.is_some() || !r.older_moves.is_empty();
+            r.days.is_some() || r.date.is_some() || older || r.marker
+        }
         Kind::Uploads => r.abort.is_some(),
     };
     let prefixes = rules.iter().filter(|r| r.enabled).filter(acts);
@@ -302,6 +391,80 @@ mod tests {
             assert_eq!(Rule::from_bytes(&rule.to_bytes()), Ok(rule));
         }
         assert_eq!(rule("b", 1).to_bytes()[..2], [1, 1]);
+    }
+
+    #[test]
+    fn the_last_term_that_is_over_says_the_class() {
+        let to = |days, class: &str| Move {
+            days: Some(days),
+            date: None,
+            class: class.into(),
+        };
+        let mut rules = [
+            Rule {
+                days: None,
+                moves: vec![to(2, "ICE"), to(1, "COLD")],
+                ..rule("a", 1)
+            },
+            Rule {
+                days: None,
+                moves: vec![to(2, "LATER")],
+                ..rule("", 1)
+            },
+        ];
+        let mut entry = entry(0, 5, &[]);
+        let class =
+            |rules: &[Rule], entry: &Entry, now| moves_to(rules, "a", entry, (DAY, now)).map(str::to_string);
+        assert_eq!(class(&rules, &entry, DAY - 1), None);
+        assert_eq!(class(&rules, &entry, DAY).as_deref(), Some("COLD"));
+        // Of two that end together always the first.
+        assert_eq!(class(&rules, &entry, 2 * DAY).as_deref(), Some("ICE"));
+        assert_eq!(class(&rules, &entry, 9 * DAY).as_deref(), Some("ICE"));
+        entry.attributes.class = "ICE".into();
+        assert_eq!(class(&rules, &entry, 9 * DAY), None);
+        assert_eq!(moves_to(&rules, "b", &entry, (DAY, 9 * DAY)), Some("LATER"));
+        rules[0].moves.push(Move {
+            days: None,
+            date: Some(7 * DAY),
+            class: "DATED".into(),
+        });
+        assert_eq!(class(&rules, &entry, 7 * DAY).as_deref(), Some("DATED"));
+        rules[0].large_alone = true;
+        assert_eq!(class(&rules, &entry, 7 * DAY).as_deref(), Some("LATER"));
+        entry.size = MOVED_MIN;
+        assert_eq!(class(&rules, &entry, 7 * DAY).as_deref(), Some("DATED"));
+        assert_eq!(scope(&rules[..1], Kind::Objects).as_deref(), Some("a"));
+        assert_eq!(scope(&rules[..1], Kind::Versions), None);
+        for rule in rules {
+            assert_eq!(rule.to_bytes()[..2], [3, 3]);
+            assert_eq!(Rule::from_bytes(&rule.to_bytes()), Ok(rule));
+        }
+    }
+
+    #[test]
+    fn versions_move_when_enough_are_newer() {
+        let rules = [Rule {
+            days: None,
+            older_moves: vec![OlderMove {
+                days: 1,
+                keep: 2,
+                class: "COLD".into(),
+            }],
+            ..rule("a", 1)
+        }];
+        let mut older = Older {
+            since: 10 * DAY,
+            marker: false,
+            entry: entry(0, 1, &[]),
+        };
+        let to = |older: &Older, newer, now| older_moves_to(&rules, "a", older, newer, (DAY, now));
+        assert_eq!(to(&older, 1, 11 * DAY), None);
+        assert_eq!(to(&older, 2, 11 * DAY - 1), None);
+        assert_eq!(to(&older, 2, 11 * DAY), Some(("COLD", 2)));
+        older.marker = true;
+        assert_eq!(to(&older, 2, 11 * DAY), None);
+        assert_eq!(scope(&rules, Kind::Versions).as_deref(), Some("a"));
+        assert_eq!(scope(&rules, Kind::Objects), None);
     }
 
     #[test]

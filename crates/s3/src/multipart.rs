@@ -9,7 +9,7 @@ use crate::index::{Position, Verdict};
 use crate::objects::{Objects, Terms};
 use crate::rados::{Change, Look, Pool};
 use crate::record::{
-    Attributes, Checksum, Data, Entry, Manifest, Part, Piece, Upload, escape, part_row, parts_prefix,
+    Attributes, Checksum, Data, Entry, Manifest, Part, Piece, Place, Upload, escape, part_row, parts_prefix,
     upload_of, upload_row,
 };
 use crate::seal::Sealed;
@@ -286,7 +286,8 @@ impl<P: Pool> Objects<P> {
             let chosen = choose(named, &parts)?;
             let whole = whole(&marked, &chosen)?;
             let pieces: Vec<Piece> = chosen.iter().filter_map(|(_, part)| piece(part)).collect();
-            let (data, claim, digest) = self.manifest(bucket, key, &pieces).await?;
+            let place = place(&chosen)?;
+            let (data, claim, digest) = self.manifest((bucket, key), &pieces, place).await?;
             let sealed = marked.sealed.clone().map(|sealed| sealed.with_manifest(digest));
             let entry = Entry {
                 size: pieces.iter().map(|p| p.size).sum(),
@@ -318,20 +319,20 @@ impl<P: Pool> Objects<P> {
 
     async fn manifest(
         &self,
-        bucket: &str,
-        key: &str,
+        (bucket, key): (&str, &str),
         pieces: &[Piece],
+        place: Place,
     ) -> Result<(Data, Option<Claim>, Bytes)> {
         match pieces {
             [] => Ok((Data::None, None, Bytes::new())),
-            [piece] => Ok((Data::Stripes(piece.tag), None, Bytes::new())),
+            [piece] => Ok((Data::Stripes(piece.tag, place), None, Bytes::new())),
             pieces => {
-                let claim = self.data.claim(bucket, key).await?;
+                let claim = self.data.at(place).claim(bucket, key).await?;
                 let manifest = Manifest {
                     pieces: pieces.to_vec(),
                 };
                 match self.data.write_manifest(&claim, &manifest).await {
-                    Ok(digest) => Ok((Data::Manifest(claim.tag), Some(claim), digest)),
+                    Ok(digest) => Ok((Data::Manifest(claim.tag, place), Some(claim), digest)),
                     Err(e) => {
                         self.data.abandon(Some(claim)).await;
                         Err(e)
@@ -413,8 +414,18 @@ fn total(parts: &Parts) -> Amount {
 
 fn piece(part: &Part) -> Option<Piece> {
     match part.data {
-        Data::Stripes(tag) => Some(Piece { size: part.size, tag }),
-        Data::None | Data::Manifest(_) => None,
+        Data::Stripes(tag, _) => Some(Piece::new(part.size, tag)),
+        Data::None | Data::Manifest(..) => None,
+    }
+}
+
+/// Where parts are: those of one upload are in one pool, that of its class.
+fn place(parts: &[(&Named, &Part)]) -> Result<Place> {
+    let with_data = parts.iter().filter(|(_, part)| part.data != Data::None);
+    let places: BTreeSet<Place> = with_data.map(|(_, part)| part.data.place()).collect();
+    match places.len() {
+        0 | 1 => Ok(places.first().copied().unwrap_or_default()),
+        _ => Err(Error::Damaged("parts of an upload in several pools".into())),
     }
 }
 

@@ -187,7 +187,8 @@ impl<P: Pool> Objects<P> {
                     Ok((_, None)) => return Ok(Verdict::Leave((Held::Yes, None))),
                     Err(stop) => return stop.verdict(),
                 };
-                let mut change = history.change(|data, size| self.data.garbage(data, size));
+                let mut change =
+                    history.change(|data, size, later| self.data.garbage_later(data, size, later));
                 change.counted += more.counted;
                 change.set.extend(more.set);
                 change.unset.extend(more.unset);

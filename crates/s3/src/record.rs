@@ -17,82 +17,13 @@
 //!
 //! Escaped: a byte 00 is 00 FF, so that 00 01 ends a key; order is kept.
 
+pub use crate::place::{Data, Manifest, Piece, Place, STRIPE, Tag};
+
 use crate::seal::Sealed;
 use crate::version::{Lock, Order, Version};
 use bytes::{BufMut, Bytes, BytesMut};
 use denc::{Decode, Encode, Reader, Writer};
 use std::collections::BTreeMap;
-use std::fmt;
-
-/// Bytes of an object in the data pool, but for the last one.
-pub const STRIPE: u64 = 4 << 20;
-
-/// Names data for all time: 128 random bits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Tag(pub [u8; 16]);
-
-impl fmt::Display for Tag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
-    }
-}
-
-impl fmt::Debug for Tag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl Encode for Tag {
-    fn encode(&self, w: &mut Writer) {
-        w.raw(&self.0);
-    }
-}
-
-impl Decode for Tag {
-    fn decode(r: &mut Reader) -> denc::Result<Self> {
-        Ok(Self(r.array()?))
-    }
-    const MIN_SIZE: usize = 16;
-}
-
-/// Where an object's bytes are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Data {
-    /// It has none.
-    None,
-    /// `TAG.0`, `TAG.1` and so on.
-    Stripes(Tag),
-    /// `TAG.m` lists pieces.
-    Manifest(Tag),
-}
-
-impl Encode for Data {
-    fn encode(&self, w: &mut Writer) {
-        match self {
-            Self::None => w.u8(0),
-            Self::Stripes(tag) => {
-                w.u8(1);
-                w.put(tag);
-            }
-            Self::Manifest(tag) => {
-                w.u8(2);
-                w.put(tag);
-            }
-        }
-    }
-}
-
-impl Decode for Data {
-    fn decode(r: &mut Reader) -> denc::Result<Self> {
-        match r.u8()? {
-            0 => Ok(Self::None),
-            1 => Ok(Self::Stripes(r.get()?)),
-            2 => Ok(Self::Manifest(r.get()?)),
-            _ => Err(r.invalid("kind of data")),
-        }
-    }
-}
 
 /// What a client said of an object besides its bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -103,9 +34,45 @@ pub struct Attributes {
     pub meta: BTreeMap<String, String>,
     pub tags: BTreeMap<String, String>,
     pub public_read: bool,
+    /// The storage class; empty: STANDARD. Data are in its pool, if there are any.
+    pub class: String,
 }
 
-denc::envelope_denc!(Attributes, 1, 1, { headers, meta, tags, public_read });
+/// The version that knows of storage classes.
+const WITH_CLASS: u8 = 2;
+
+impl Encode for Attributes {
+    fn encode(&self, w: &mut Writer) {
+        let version = if self.class.is_empty() { 1 } else { WITH_CLASS };
+        w.envelope(version, version, |w| {
+            w.put(&self.headers);
+            w.put(&self.meta);
+            w.put(&self.tags);
+            w.put(&self.public_read);
+            if version >= WITH_CLASS {
+                w.put(&self.class);
+            }
+        });
+    }
+}
+
+impl Decode for Attributes {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(WITH_CLASS, |version, r| {
+            Ok(Self {
+                headers: r.get()?,
+                meta: r.get()?,
+                tags: r.get()?,
+                public_read: r.get()?,
+                class: if version < WITH_CLASS {
+                    String::new()
+                } else {
+                    r.get()?
+                },
+            })
+        })
+    }
+}
 
 /// A checksum that the client chose: algorithm as S3 names it (`CRC64NVME`), value in base64.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -290,29 +257,44 @@ pub struct Part {
 
 denc::envelope_denc!(Part, 1, 1, { size, etag, modified, data, checksum });
 
-/// One piece of a manifest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
-    pub size: u64,
-    pub tag: Tag,
-}
-
-denc::envelope_denc!(Piece, 1, 1, { size, tag });
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Manifest {
-    pub pieces: Vec<Piece>,
-}
-
-denc::envelope_denc!(Manifest, 1, 1, { pieces });
-
 /// Data is being written; after `until` (milliseconds since 1970) its writer is dead or has to give up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
     pub until: u64,
+    /// Where to.
+    pub place: Place,
 }
 
-denc::envelope_denc!(Intent, 1, 1, { until });
+const WITH_PLACE: u8 = 2;
+
+impl Encode for Intent {
+    /// Who does not know of places would collect elsewhere.
+    fn encode(&self, w: &mut Writer) {
+        let elsewhere = self.place != Place::STANDARD;
+        let version = if elsewhere { WITH_PLACE } else { 1 };
+        w.envelope(version, version, |w| {
+            w.put(&self.until);
+            if elsewhere {
+                w.put(&self.place);
+            }
+        });
+    }
+}
+
+impl Decode for Intent {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(WITH_PLACE, |version, r| {
+            Ok(Self {
+                until: r.get()?,
+                place: if version < WITH_PLACE {
+                    Place::STANDARD
+                } else {
+                    r.get()?
+                },
+            })
+        })
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Garbage {
@@ -620,13 +602,43 @@ mod tests {
             assert_eq!(state.to_bytes()[..2], [2, 2]);
             assert_eq!(State::from_bytes(&state.to_bytes()), Ok(state));
         }
-        for data in [Data::None, Data::Stripes(tag), Data::Manifest(tag)] {
-            let garbage = Garbage {
-                since: 5,
-                data,
-                size: Some(6),
+        for place in [Place::STANDARD, Place(7)] {
+            for data in [Data::None, Data::Stripes(tag, place), Data::Manifest(tag, place)] {
+                let garbage = Garbage {
+                    since: 5,
+                    data,
+                    size: Some(6),
+                };
+                assert_eq!(Garbage::from_bytes(&garbage.to_bytes()), Ok(garbage));
+            }
+            let intent = Intent { until: 8, place };
+            let bytes = intent.to_bytes();
+            // What is of before is as it was; what is not is refused by who does not know of it.
+            let version = if place == Place::STANDARD { 1 } else { 2 };
+            assert_eq!(bytes[..2], [version, version]);
+            assert_eq!(Intent::from_bytes(&bytes), Ok(intent));
+            let kind = Data::Stripes(tag, place).to_bytes()[0];
+            assert_eq!(kind, if place == Place::STANDARD { 1 } else { 3 });
+        }
+        let there = Piece::new(9, tag);
+        let moved = Piece {
+            first: 3,
+            origin: Tag([1; 16]),
+            ..there.clone()
+        };
+        for (piece, version) in [(there, 1), (moved, 2)] {
+            assert_eq!(piece.to_bytes()[..2], [version, version]);
+            assert_eq!(Piece::from_bytes(&piece.to_bytes()), Ok(piece));
+        }
+        for class in ["", "COLD"] {
+            let attributes = Attributes {
+                class: class.into(),
+                public_read: true,
+                ..Attributes::default()
             };
-            assert_eq!(Garbage::from_bytes(&garbage.to_bytes()), Ok(garbage));
+            let bytes = attributes.to_bytes();
+            assert_eq!(bytes[0], if class.is_empty() { 1 } else { 2 });
+            assert_eq!(Attributes::from_bytes(&bytes), Ok(attributes));
         }
         assert_eq!(tag_of(&garbage_row(tag)), Some(tag));
         assert!(Garbage::from_bytes(&Bytes::from_static(b"\x01\x01\x01\0\0\0\x07")).is_err());

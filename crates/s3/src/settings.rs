@@ -4,10 +4,12 @@
 //! A gateway of before refuses buckets with settings that it does not know, rather than serve them without: the records' versions
 //! say so.
 
+use crate::container::{Container, Grants};
 use crate::history::Versioning;
 use crate::lifecycle::{DAY, Rule};
 use crate::policy::Policy;
 use crate::version::Retention;
+use crate::website::Website;
 use denc::{Decode, Encode, Reader, Writer};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +56,9 @@ pub struct Settings {
     pub lock: Option<ObjectLock>,
     /// What is put is sealed with a key of the gateway, unless the client brings one.
     pub encrypt: bool,
+    pub website: Option<Website>,
+    /// What is set of it as a container of Swift.
+    pub container: Option<Container>,
 }
 
 /// What is put without a retention of its own has this one.
@@ -109,11 +114,13 @@ fn years_after(ms: u64, years: u64) -> u64 {
         .saturating_add_signed(shift * DAY as i64)
 }
 
-const KNOWN: u8 = 5;
+const KNOWN: u8 = 7;
 const WITH_POLICY: u8 = 2;
 const WITH_LIFECYCLE: u8 = 3;
 const WITH_VERSIONING: u8 = 4;
 const WITH_ENCRYPTION: u8 = 5;
+const WITH_WEBSITE: u8 = 6;
+const WITH_CONTAINER: u8 = 7;
 
 impl Encode for Settings {
     /// Under the first version that has all that is set.
@@ -121,6 +128,8 @@ impl Encode for Settings {
         let rights = !self.policy.is_empty() || self.block.is_some();
         let versions = self.versioning != Versioning::Off || self.lock.is_some();
         let version = match (self.lifecycle.is_empty(), rights) {
+            _ if self.container.is_some() => WITH_CONTAINER,
+            _ if self.website.is_some() => WITH_WEBSITE,
             _ if self.encrypt => WITH_ENCRYPTION,
             _ if versions => WITH_VERSIONING,
             (false, _) => WITH_LIFECYCLE,
@@ -142,6 +151,12 @@ impl Encode for Settings {
             }
             if version >= WITH_ENCRYPTION {
                 w.bool(self.encrypt);
+            }
+            if version >= WITH_WEBSITE {
+                w.put(&self.website);
+            }
+            if version >= WITH_CONTAINER {
+                w.put(&self.container);
             }
         });
     }
@@ -168,6 +183,12 @@ impl Decode for Settings {
             if version >= WITH_ENCRYPTION {
                 settings.encrypt = r.bool()?;
             }
+            if version >= WITH_WEBSITE {
+                settings.website = r.get()?;
+            }
+            if version >= WITH_CONTAINER {
+                settings.container = r.get()?;
+            }
             Ok(settings)
         })
     }
@@ -178,6 +199,7 @@ impl Decode for Settings {
 pub struct Ready {
     pub of: Settings,
     pub policy: Option<Policy>,
+    pub grants: Option<Grants>,
 }
 
 impl Ready {
@@ -190,7 +212,8 @@ impl Ready {
                 Policy::closed()
             })
         });
-        Self { of, policy }
+        let grants = of.container.as_ref().map(|c| Grants::of(c, bucket));
+        Self { of, policy, grants }
     }
 
     pub fn block(&self) -> Block {
@@ -272,8 +295,23 @@ mod tests {
             encrypt: true,
             ..Settings::default()
         };
+        let website = Settings {
+            website: Some(Website::default()),
+            ..both.clone()
+        };
         assert_eq!((first(&versions), first(&lock), first(&encrypt)), (4, 4, 5));
-        for settings in [cors, policy, block, lifecycle, both, versions, lock, encrypt] {
+        let container = Settings {
+            container: Some(Container {
+                meta: BTreeMap::from([("a".into(), "b".into())]),
+                read: ".r:*".into(),
+                write: String::new(),
+            }),
+            ..lock.clone()
+        };
+        assert_eq!((first(&website), first(&container)), (6, 7));
+        for settings in [
+            container, cors, policy, block, lifecycle, both, versions, lock, encrypt, website,
+        ] {
             let bytes = settings.to_bytes();
             assert_eq!(bytes[0], bytes[1]);
             assert_eq!(Settings::from_bytes(&bytes).unwrap(), settings);

@@ -4,13 +4,16 @@
 mod counts;
 mod expiry;
 mod left;
+mod moving;
 mod sealed;
+mod swift;
 mod usage;
 mod versions;
 
 use crate::buckets::{BUCKETS, Buckets, COUNTS};
+use crate::classes::CLASSES;
 use crate::data::{DataStore, Digests};
-use crate::expiry::Expiry;
+use crate::expiry::{Done, Expiry};
 use crate::fake::Fake;
 use crate::gc::{Collector, Round};
 use crate::history::{Versioning, Which};
@@ -60,7 +63,7 @@ impl Gate {
         pool.gateway = gateway;
         let clock = pool.clock();
         let index = Index::new(pool.clone(), clock.clone(), SPLIT_AT);
-        let data = DataStore::new(pool.clone(), index.clone(), clock.clone());
+        let data = DataStore::new(pool.classes(), index.clone(), clock.clone());
         Self {
             buckets: Buckets::new(pool.clone(), index.clone(), clock.clone()),
             objects: Objects { index, data, clock },
@@ -128,8 +131,8 @@ impl Gate {
         }
     }
 
-    async fn collect(&self, wait: u64) -> Round {
-        let collector = Collector {
+    fn collector(&self, wait: u64) -> Collector<Fake> {
+        Collector {
             index: self.objects.index.clone(),
             data: self.objects.data.clone(),
             buckets: self.buckets.clone(),
@@ -141,8 +144,17 @@ impl Gate {
                 day: self.day,
             },
             wait,
-        };
-        collector.round().await.unwrap_or_default()
+        }
+    }
+
+    /// With what lifecycles do beside.
+    async fn collect(&self, wait: u64) -> Round {
+        self.end_terms().await;
+        self.collector(wait).round().await.unwrap_or_default()
+    }
+
+    async fn end_terms(&self) -> Done {
+        self.collector(0).lifecycles().await.unwrap_or_default()
     }
 
     /// Fails where a shard is being split, or is in no bucket's index. Their number.
@@ -183,7 +195,7 @@ impl Gate {
         let data: Vec<&String> = world
             .objects
             .keys()
-            .filter(|n| !n.starts_with("index.") && *n != BUCKETS && *n != COUNTS)
+            .filter(|n| !n.starts_with("index.") && ![BUCKETS, COUNTS, CLASSES].contains(&n.as_str()))
             .collect();
         assert_eq!(data.len(), referred, "{data:?}");
     }
@@ -508,7 +520,7 @@ fn an_upload_in_parts_becomes_an_object_without_its_data_being_copied() {
         assert_eq!((page.parts[0].0, page.more), (2, true));
         let entry = complete(&[again.clone(), two.clone()]).await.unwrap();
         assert_eq!((entry.size, entry.parts), (big + 1 + 10, 2));
-        assert!(matches!(entry.data, Data::Manifest(_)));
+        assert!(matches!(entry.data, Data::Manifest(..)));
         // Asked again by somebody who did not hear it.
         assert_eq!(complete(&[again, two]).await.unwrap(), entry);
         let read = gate.read(&bucket, "k").await.unwrap().unwrap();
@@ -667,7 +679,6 @@ fn a_writer_that_was_given_up_cannot_commit() {
                 removed: 1,
                 given_up: 1,
                 buried: 0,
-                lifecycle: Default::default(),
             }
         );
         let new = New {

@@ -53,9 +53,13 @@ pub enum Command {
     Backup(crate::backup::args::Backup),
     /// Send a command to an OSD, a PG's primary or the manager, and print its answer
     Tell(Tell),
+    /// Limit what clients may do per second: to an image, a namespace, a pool, or by user
+    Qos(crate::qos::Args),
     /// Users and keys of the S3 gateway, and a gateway in front of another cluster
     #[cfg(feature = "s3")]
     S3(crate::s3::args::S3),
+    /// Mount a file system in a directory: of a store in this process, no cluster to assemble, or of any cluster
+    Mount(crate::mount::args::Mount),
     /// Print completions of our commands for a shell
     Completion(Completion),
     /// Write the manual pages of our commands into a folder
@@ -445,7 +449,7 @@ fn parse_memory(text: &str) -> Result<u64, String> {
 }
 
 /// `20G` or `10%`.
-fn parse_keep_free(text: &str) -> Result<KeepFree, String> {
+pub fn parse_keep_free(text: &str) -> Result<KeepFree, String> {
     let Some(percent) = text.trim().strip_suffix('%') else {
         return parse_size(text).map(KeepFree::Bytes);
     };
@@ -489,10 +493,31 @@ mod tests {
             "osd rm 3 --data d",
             "pool near p h1",
             "up --etcd http://a:1 --create --bind 10.0.0.1",
+            "mount /mnt",
+            "mount files /mnt --data d --osd-size 20G --allow-other",
+            "mount a /mnt --conf c --name client.x --keyring k --path /sub --read-only",
         ] {
             let words = std::iter::once("skep").chain(line.split(' '));
             Args::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));
         }
+    }
+
+    #[test]
+    fn a_mount_is_of_one_store() {
+        for line in [
+            "mount",
+            "mount a b c",
+            "mount /mnt --osds 1 --conf c",
+            "mount /mnt --keyring k",
+        ] {
+            let words = std::iter::once("skep").chain(line.split(' '));
+            assert!(Args::try_parse_from(words).is_err(), "{line}");
+        }
+        let args = Args::try_parse_from(["skep", "mount", "/mnt"]).unwrap();
+        let Command::Mount(mount) = args.command else {
+            panic!()
+        };
+        assert_eq!((mount.fs.as_deref(), mount.dir.to_str()), (None, Some("/mnt")));
     }
 
     #[test]

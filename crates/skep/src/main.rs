@@ -8,8 +8,10 @@ mod cluster;
 mod config;
 mod image;
 mod manual;
+mod mount;
 mod options;
 mod preflight;
+mod qos;
 mod rbd_io;
 mod remove;
 #[cfg(feature = "s3")]
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
             | args::Command::RbdIo(_)
             | args::Command::Preflight(_)
             | args::Command::Tell(_)
+            | args::Command::Qos(_)
             | args::Command::Completion(_)
             | args::Command::Man(_)
     );
@@ -69,6 +72,8 @@ fn main() -> ExitCode {
         args::Command::Backup(a) => backup::run(a),
         args::Command::RbdIo(a) => rbd_io::run(a),
         args::Command::Tell(a) => tell::run(a),
+        args::Command::Mount(a) => mount::run(a),
+        args::Command::Qos(a) => qos::run(a),
         #[cfg(feature = "s3")]
         args::Command::S3(a) => s3::run(a),
         args::Command::Completion(a) => manual::completion(a),

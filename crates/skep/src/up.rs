@@ -107,10 +107,13 @@ fn s3(args: &args::Up) -> Option<node::S3Options> {
         split_at: args.s3_tuning.split_at,
         day: Duration::from_secs(args.s3_tuning.lifecycle_day),
         domains: args.s3_tuning.domains.clone(),
+        sites: args.s3_tuning.sites.clone(),
         tls: args.s3_tuning.tls(),
         usage_keep: args.s3_tuning.usage_keep(),
         plain_keys: args.s3_tuning.plain_keys,
         master_keys: args.s3_tuning.master_keys.clone(),
+        swift: args.s3_tuning.swift,
+        swift_url: args.s3_tuning.swift_url.clone(),
     })
 }
 

@@ -24,9 +24,9 @@ class Work:
     def goes_on(self, more=2):
         before = self.done
         wait_until(lambda: self.done >= before + more or self.failed, 240, 0.01, 'work that goes on')
-        assert not self.failed
+        assert not self.failed, self.failed
 
     def end(self):
         self.ended.set()
         self.thread.join(120)
-        assert not self.thread.is_alive() and not self.failed
+        assert not self.thread.is_alive() and not self.failed, self.failed

@@ -1,5 +1,5 @@
 //! MOSDBackoff (61): "do not send operations in this range for now" (docs/protocol/ceph/04-osd.md, 7.6).
-//! Skep never sends one; an ACK_BLOCK that comes unasked is ignored.
+//! Sent where a limit is reached (`osd::qos`); an ACK_BLOCK that comes unasked is ignored.
 
 use crate::osd::{PRIORITY_REPLY, kind};
 use denc::{Reader, Result, Writer};

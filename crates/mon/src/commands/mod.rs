@@ -29,6 +29,7 @@ mod modules;
 mod osd;
 mod pg;
 mod pool;
+mod qos;
 
 #[cfg(test)]
 mod checks_transcript;
@@ -128,7 +129,9 @@ pub(crate) fn wanted_image(
     cmd: &Command,
     state: &::cluster::ClusterState,
 ) -> Option<::cluster::rbd_support::Wanted> {
-    modules::tasks::wanted(cmd, state).or_else(|| modules::schedule::wanted(cmd, state))
+    modules::tasks::wanted(cmd, state)
+        .or_else(|| modules::schedule::wanted(cmd, state))
+        .or_else(|| qos::wanted(cmd, state))
 }
 
 /// What somebody beside the monitor is asked to do before this can be answered.

@@ -4,7 +4,7 @@
 //! It is kept in parts, one beside the functions of each family; [`FAMILIES`] is all of it, and no other file names
 //! them all. Commands that are listed but not built refuse with EOPNOTSUPP; commands that are not listed do not exist.
 
-use super::{auth, cluster, config, crush, doctor, fs, health, modules, osd, pg, pool};
+use super::{auth, cluster, config, crush, doctor, fs, health, modules, osd, pg, pool, qos};
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::language::signature;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// Families in the order of the documentation.
-pub static FAMILIES: [(&str, &[Spec]); 47] = [
+pub static FAMILIES: [(&str, &[Spec]); 48] = [
     ("Cluster", cluster::whole::TABLE),
     ("Health", health::TABLE),
     ("What waits, and for what", doctor::TABLE),
@@ -36,6 +36,7 @@ pub static FAMILIES: [(&str, &[Spec]); 47] = [
     ("CRUSH: erasure code profiles", crush::erasure::TABLE),
     ("Pools", pool::TABLE),
     ("Pools: use", pool::applications::TABLE),
+    ("Limits of clients", qos::TABLE),
     ("Pools: numbers of groups", pool::autoscale::TABLE),
     ("Placement groups", pg::TABLE),
     ("Placement groups: out of turn", pg::force::TABLE),

@@ -5,6 +5,7 @@
 //! - snapshots that every placement group has purged leave the queue;
 //! - pools over their quota, and OSDs near their end of space, get their flags; and lose them again;
 //! - mutes that have ended go;
+//! - limits of what clients may do in pools that are gone go;
 //! - wishes for placement groups to be copied before others go when these are whole, or gone;
 //! - OSDs that stay down are marked out (`auto_out` says which);
 //! - hosts are put where the rules of pools that are near a host look for them (`near`);
@@ -13,6 +14,7 @@
 
 use crate::format::units;
 use crate::policies::{near, spare};
+use cluster::qos::Limits;
 use cluster::{Change, Changes, ClusterState, ClusterStats};
 use std::collections::BTreeMap;
 use types::clusterlog::LogLevel;
@@ -50,6 +52,7 @@ pub fn due(state: &ClusterState, stats: &ClusterStats, out: &[(OsdId, u64)], now
         changes.osdmap = Some(Box::new(inc));
     }
     end_forced(state, stats, &mut changes);
+    end_limits(state, &mut changes);
     for mute in state.mutes.values() {
         if mute.until.is_some_and(|t| t <= now) {
             changes.push(Change::Unmute {
@@ -71,6 +74,15 @@ fn end_forced(state: &ClusterState, stats: &ClusterStats, to: &mut Changes) {
         left.retain(|seed| seed < pg_num && !whole(seed));
         if left != forced {
             to.push(left.change(id));
+        }
+    }
+}
+
+/// Of pools that are no more.
+fn end_limits(state: &ClusterState, to: &mut Changes) {
+    for subject in state.qos().keys() {
+        if subject.pool().is_some_and(|id| state.osdmap.pool(id).is_none()) {
+            to.push(subject.change(&Limits::default()));
         }
     }
 }

@@ -7,13 +7,13 @@
 use super::Front;
 use super::caller::{Identity, Noted};
 use super::texts::url_decoded;
+use super::v2::uncovered_name;
 use crate::rados::Pool;
 use hyper::{HeaderMap, Method};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::dto::{Timestamp, TimestampFormat};
 use s3s::{S3Error, S3ErrorCode, S3Result};
-use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// As far as clocks may differ.
@@ -34,80 +34,6 @@ const OPEN: [&str; 12] = [
     "UploadPart",
     "UploadPartCopy",
 ];
-
-/// What may be in the query of a request by V2: what is signed, and what makes no other operation of it.
-const V2_QUERY: [&str; 53] = [
-    "AWSAccessKeyId",
-    "Expires",
-    "Signature",
-    // Signed.
-    "accelerate",
-    "acl",
-    "analytics",
-    "cors",
-    "defaultObjectAcl",
-    "delete",
-    "inventory",
-    "lifecycle",
-    "location",
-    "logging",
-    "metrics",
-    "notification",
-    "object-lock",
-    "partNumber",
-    "policy",
-    "replication",
-    "requestPayment",
-    "response-cache-control",
-    "response-content-disposition",
-    "response-content-encoding",
-    "response-content-language",
-    "response-content-type",
-    "response-expires",
-    "restore",
-    "select",
-    "select-type",
-    "storageClass",
-    "tagging",
-    "torrent",
-    "uploadId",
-    "uploads",
-    "versionId",
-    "versioning",
-    "versions",
-    "website",
-    // Which part of a listing.
-    "continuation-token",
-    "delimiter",
-    "encoding-type",
-    "fetch-owner",
-    "key-marker",
-    "list-type",
-    "marker",
-    "max-keys",
-    "prefix",
-    "start-after",
-    "max-parts",
-    "max-uploads",
-    "part-number-marker",
-    "upload-id-marker",
-    "version-id-marker",
-];
-
-/// A name in the query of a request by V2 that is not covered by its signature and should be.
-fn uncovered_name(query: &str) -> Option<String> {
-    let mut seen = BTreeSet::new();
-    let mut names = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
-        let name = pair.split_once('=').map_or(pair, |(name, _)| name);
-        url_decoded(name).unwrap_or_else(|| name.to_string())
-    });
-    names.find(|name| {
-        // Clients' own, which nobody looks at.
-        let own = name.starts_with("x-") && !name.starts_with("x-amz-");
-        let known = own || V2_QUERY.contains(&name.as_str());
-        !known || !seen.insert(name.clone())
-    })
-}
 
 /// How many bytes a request says that it brings.
 pub(super) fn announced(headers: &HeaderMap) -> u64 {
@@ -272,7 +198,7 @@ impl<P: Pool> S3Access for Front<P> {
             noted.lock().user = Some(user.clone());
         }
         self.hold_rate(cx, Some(&user)).await?;
-        cx.extensions_mut().insert(Identity { user });
+        cx.extensions_mut().insert(Identity::of(user));
         Ok(())
     }
 }
@@ -351,34 +277,6 @@ mod tests {
             signed("X-Amz-Signature=1&X-Amz-SignedHeaders=host", &twice),
             Some(Signed::V4(vec!["host".into()]))
         );
-    }
-
-    #[test]
-    fn names_that_v2_does_not_sign_are_found() {
-        let key = "AWSAccessKeyId=k&Expires=1&Signature=s";
-        for good in [
-            "",
-            "acl",
-            "x-id=GetObject",
-            "&versionId=1&response-expires=a&",
-            "prefix=a&max-keys=2&list-type=2",
-        ] {
-            assert_eq!(uncovered_name(&format!("{key}&{good}")), None, "{good}");
-        }
-        for (bad, name) in [
-            ("acl&acl", "acl"),
-            ("acl&tagging=&a%63l=x", "acl"),
-            ("policy=1&policy", "policy"),
-            ("publicAccessBlock", "publicAccessBlock"),
-            ("policyStatus=", "policyStatus"),
-            ("publicAccess%42lock", "publicAccessBlock"),
-            ("encryption", "encryption"),
-            ("x-amz-acl=public-read", "x-amz-acl"),
-            ("Expires=2", "Expires"),
-            ("%ff", "%ff"),
-        ] {
-            assert_eq!(uncovered_name(&format!("{key}&{bad}")).as_deref(), Some(name));
-        }
     }
 
     #[test]

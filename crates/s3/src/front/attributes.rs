@@ -1,11 +1,14 @@
 //! What a client says of an object besides its bytes, and what of it is refused.
 
+use super::Front;
 use super::customer::{CUSTOMER, ENCRYPTION};
 use super::errors::{invalid, not_built};
 use super::texts::url_decoded;
+use crate::classes::STANDARD;
 use crate::history::Which;
-use crate::record::Attributes;
-use s3s::dto::Metadata;
+use crate::rados::Pool;
+use crate::record::{Attributes, Place};
+use s3s::dto::{Metadata, StorageClass};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use std::collections::BTreeMap;
 
@@ -57,12 +60,49 @@ pub fn refuse_unbuilt(headers: &hyper::HeaderMap) -> S3Result<()> {
             return Err(not_built(what));
         }
     }
-    match headers.get("x-amz-storage-class").map(|v| v.as_bytes()) {
-        None | Some(b"STANDARD") => Ok(()),
-        Some(_) => Err(S3Error::with_message(
-            S3ErrorCode::InvalidStorageClass,
-            "STANDARD is the only storage class that is built",
-        )),
+    Ok(())
+}
+
+/// The storage class that a request names.
+pub fn class_named(headers: &hyper::HeaderMap) -> Option<&str> {
+    let named = headers.get("x-amz-storage-class");
+    named.map(|class| class.to_str().unwrap_or("?"))
+}
+
+pub fn no_class(name: &str) -> S3Error {
+    S3Error::with_message(
+        S3ErrorCode::InvalidStorageClass,
+        format!("there is no storage class {name:?} here that takes what is put"),
+    )
+}
+
+/// As answers say it.
+pub fn class_of(attributes: &Attributes) -> &str {
+    match attributes.class.as_str() {
+        "" => STANDARD,
+        class => class,
+    }
+}
+
+/// The same of one object, where STANDARD is not said.
+pub fn said_class(attributes: &Attributes) -> Option<StorageClass> {
+    let class = Some(&attributes.class).filter(|c| !c.is_empty());
+    class.map(|class| StorageClass::from(class.clone()))
+}
+
+/// The class of what is put, as it is kept, and where its data go.
+pub type Placed = (String, Place);
+
+impl<P: Pool> Front<P> {
+    pub(super) async fn class(&self, headers: &hyper::HeaderMap) -> S3Result<Placed> {
+        let name = match class_named(headers) {
+            None | Some(STANDARD) => return Ok(Placed::default()),
+            Some(name) => name,
+        };
+        match self.objects.data.classes().open_to(name).await? {
+            Some(place) if !name.is_empty() => Ok((name.to_string(), place)),
+            _ => Err(no_class(name)),
+        }
     }
 }
 
@@ -110,6 +150,20 @@ fn bounded(
         true => Err(S3Error::with_message(S3ErrorCode::MetadataTooLarge, why)),
         false => Ok(pairs),
     }
+}
+
+/// What is kept with an object that only the gateway says of it, among its headers.
+#[derive(Debug, Clone)]
+pub struct Kept(pub BTreeMap<String, String>);
+
+/// The same, if they are within bounds.
+pub fn check(attributes: Attributes) -> S3Result<Attributes> {
+    let headers = "Content-Type and the like have at most 8 KiB together";
+    Ok(Attributes {
+        headers: bounded(attributes.headers, HEADERS_MAX, headers)?,
+        meta: bounded(attributes.meta, META_MAX, "user metadata have at most 2 KiB")?,
+        ..attributes
+    })
 }
 
 /// The attributes that a request names.
@@ -182,6 +236,7 @@ pub fn attributes_of(
         meta: bounded(meta, META_MAX, "user metadata have at most 2 KiB")?,
         tags: parse_tags(tagging.unwrap_or_default())?,
         public_read: public_read(acl)?,
+        class: String::new(),
     })
 }
 

@@ -8,6 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Clone)]
 pub struct Identity {
     pub user: String,
+    /// With a key of Swift.
+    pub subuser: Option<String>,
+}
+
+impl Identity {
+    /// With all that the user may do.
+    pub fn of(user: String) -> Self {
+        Self { user, subuser: None }
+    }
 }
 
 /// Whom a request comes from, or the proxy in front.

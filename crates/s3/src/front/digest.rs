@@ -19,6 +19,11 @@ pub const ALGORITHMS: [(&str, &str); 5] = [
     ("SHA256", "x-amz-checksum-sha256"),
 ];
 
+/// As headers have digests.
+pub fn base64(digest: &[u8]) -> String {
+    STANDARD.encode(digest)
+}
+
 pub fn hasher(algorithm: &str) -> Option<ChecksumHasher> {
     let mut hasher = ChecksumHasher::default();
     match algorithm {

@@ -11,7 +11,9 @@ use super::kinds::{kind, place};
 use super::object_ops::length;
 use super::pace::Paced;
 use super::raw::{Kept, Raw};
+use super::swift::path::{self as swift_path, Target};
 use super::texts::{path_decoded, url_decoded};
+use super::website_ops::Asked as Browser;
 use super::{Front, service};
 use crate::meters::{Answered, End};
 use crate::rados::Pool;
@@ -31,6 +33,8 @@ pub struct Entrance<P> {
     service: S3Service,
     front: Front<P>,
     hosts: Hosts,
+    /// Those of websites.
+    sites: Hosts,
 }
 
 impl<P: Clone> Clone for Entrance<P> {
@@ -39,6 +43,7 @@ impl<P: Clone> Clone for Entrance<P> {
             service: self.service.clone(),
             front: self.front.clone(),
             hosts: self.hosts.clone(),
+            sites: self.sites.clone(),
         }
     }
 }
@@ -56,14 +61,15 @@ fn is_form<B>(request: &hyper::Request<B>) -> bool {
     request.method() == Method::POST && types.iter().any(starts)
 }
 
-/// What is read a second time: what removes objects, and what keeps them.
-const KEPT: [&str; 6] = [
+/// What is read a second time: what removes objects, what keeps them, and where browsers are sent.
+const KEPT: [&str; 7] = [
     "delete",
     "encryption",
     "lifecycle",
     "object-lock",
     "retention",
     "legal-hold",
+    "website",
 ];
 
 /// Whether one of those may be asked for.
@@ -82,11 +88,12 @@ fn refused(e: S3Error) -> Result<HttpResponse, HttpError> {
 }
 
 impl<P: Pool> Entrance<P> {
-    pub fn new(front: Front<P>, hosts: Hosts) -> Self {
+    pub fn new(front: Front<P>, hosts: Hosts, sites: Hosts) -> Self {
         Self {
             service: service::built(front.clone(), hosts.clone()),
             front,
             hosts,
+            sites,
         }
     }
 
@@ -109,10 +116,36 @@ impl<P: Pool> Entrance<P> {
         )
     }
 
+    /// What of Swift a request is about; None: it is S3's.
+    fn swift<B>(&self, request: &hyper::Request<B>) -> Option<Target> {
+        self.front.swift.as_ref()?;
+        match self.bucket_of_host(request) {
+            Some(_) => None,
+            None => swift_path::target(request.uri().path()),
+        }
+    }
+
+    fn bucket_of_host<B>(&self, request: &hyper::Request<B>) -> Option<String> {
+        let host = request.headers().get(HOST).and_then(|h| h.to_str().ok())?;
+        self.site(request).or_else(|| self.hosts.bucket(host))
+    }
+
+    /// The bucket whose website is asked for. Where names are below each other the one that says more counts.
+    fn site<B>(&self, request: &hyper::Request<B>) -> Option<String> {
+        let host = request.headers().get(HOST).and_then(|h| h.to_str().ok())?;
+        let site = self.sites.bucket(host)?;
+        let other = self.hosts.bucket(host);
+        other.is_none_or(|other| other.len() > site.len()).then_some(site)
+    }
+
     /// The bucket that host or path names.
     fn bucket<B>(&self, request: &hyper::Request<B>) -> Option<String> {
-        let host = request.headers().get(HOST).and_then(|h| h.to_str().ok());
-        if let Some(bucket) = host.and_then(|h| self.hosts.bucket(h)) {
+        match self.swift(request) {
+            Some(Target::Below(place)) => return place.container,
+            Some(_) => return None,
+            None => {}
+        }
+        if let Some(bucket) = self.bucket_of_host(request) {
             return Some(bucket);
         }
         let path = request.uri().path().strip_prefix('/')?;
@@ -163,6 +196,39 @@ impl<P: Pool> Entrance<P> {
         }))
     }
 
+    /// The answer of a website, of Swift, of a form, or of the library.
+    async fn ask(
+        &self,
+        mut request: Request,
+        peer: Peer,
+        (noted, came): (&Noted, &Arc<AtomicU64>),
+    ) -> Result<HttpResponse, HttpError> {
+        if let Some(bucket) = self.site(&request) {
+            let asked = Browser::new(request.into_parts().0, bucket, peer.tls);
+            return self.front.browse(&asked, &self.service).await;
+        }
+        if let Some(target) = self.swift(&request) {
+            let (parts, body) = request.into_parts();
+            let body = Paced::new(body, self.front.clock.clone()).counted(came);
+            let of = (parts, s3s::Body::http_body(body));
+            return Ok(self.front.swift_answer(target, of, noted, peer).await);
+        }
+        if is_form(&request) {
+            let bucket = self.bucket(&request);
+            let (parts, body) = request.into_parts();
+            let body = Paced::new(body, self.front.clock.clone()).counted(came);
+            let posted = self.front.post(parts, body, bucket, noted).await;
+            return posted.or_else(refused);
+        }
+        // A bucket in the host is signed as the path that it is the first of, with its slash.
+        if self.bucket_of_host(&request).is_none() {
+            let (method, uri) = (request.method(), request.uri());
+            let slashed = self.front.slashed(method, uri, request.headers()).await;
+            *request.uri_mut() = slashed.unwrap_or_else(|| request.uri().clone());
+        }
+        self.service.call(self.taken(request, came)).await
+    }
+
     async fn answer_to(
         &self,
         mut request: Request,
@@ -180,23 +246,13 @@ impl<P: Pool> Entrance<P> {
         let writes = !reads && request.method() != Method::HEAD;
         let brings = if writes { announced(request.headers()) } else { 0 };
         let asked = Asked::new(self.bucket(&request), request.method(), request.headers());
-        let answer = match is_form(&request) {
-            true => {
-                let bucket = self.bucket(&request);
-                let (parts, body) = request.into_parts();
-                let body = Paced::new(body, self.front.clock.clone()).counted(came);
-                let posted = self.front.post(parts, body, bucket, noted).await;
-                posted.or_else(refused)
-            }
-            false => self.service.call(self.taken(request, came)).await,
-        };
-        let mut answer = answer?;
+        let mut answer = self.ask(request, peer, (noted, came)).await?;
         let sent = answer
             .headers()
             .get(CONTENT_LENGTH)
             .and_then(|v| v.to_str().ok()?.parse().ok());
         let payers = std::mem::take(&mut noted.lock().payers);
-        if answer.status() == StatusCode::FORBIDDEN {
+        if matches!(answer.status(), StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED) {
             self.front.rates.give_back(&payers, writes, brings);
         } else if let Some(sent) = sent.filter(|_| reads) {
             self.front.rates.charge(&payers, false, sent);

@@ -1,12 +1,14 @@
 //! Lifecycles of buckets: rules as S3 has them, what of them is refused, and what answers say of an object's end.
 
 use super::Front;
-use super::errors::{invalid, not_built};
+use super::attributes::no_class;
+use super::errors::invalid;
 use super::permit::Ask;
 use super::raw::{self, Leaf};
 use super::texts::{DATES_END, Names, epoch_seconds, http_date, timestamp};
 use crate::buckets::Known;
-use crate::lifecycle::{DAY, Rule, expires};
+use crate::classes::STANDARD;
+use crate::lifecycle::{DAY, Move, OlderMove, Rule, expires};
 use crate::policy::Action;
 use crate::rados::Pool;
 use crate::record::Entry;
@@ -21,7 +23,7 @@ const PREFIX_MAX: usize = 1024;
 const KEPT_MAX: u32 = 100;
 /// Of all rules together: they are read with each change of settings.
 const BYTES_MAX: usize = 64 << 10;
-/// Of the configuration; those of what is not built are refused with a better sentence than one about their text.
+/// Of the configuration.
 const LEAVES: [(&str, Leaf); 14] = [
     ("ID", Leaf::Text),
     ("Prefix", Leaf::Text),
@@ -112,14 +114,92 @@ fn filter(given: LifecycleRuleFilter, rule: &mut Rule) -> S3Result<()> {
     Ok(())
 }
 
-/// What waits for storage classes.
-fn refuse_unbuilt(given: &LifecycleRule) -> S3Result<()> {
-    let moves = given.transitions.as_ref().is_some_and(|t| !t.is_empty());
-    let older = given.noncurrent_version_transitions.as_ref();
-    match moves || older.is_some_and(|t| !t.is_empty()) {
-        true => Err(not_built("transitions between storage classes")),
-        false => Ok(()),
+/// The class of a transition: back to STANDARD there is none, as AWS has it. Whether it is there is seen by who knows them all.
+fn class(given: Option<&TransitionStorageClass>) -> S3Result<String> {
+    match given.map(|c| c.as_str()) {
+        None | Some("" | STANDARD) => Err(malformed(
+            "a transition has a StorageClass, which is not STANDARD",
+        )),
+        Some(class) => Ok(class.to_string()),
     }
+}
+
+/// Days of a transition: 0 are the next midnight.
+fn move_days(n: i32) -> S3Result<u32> {
+    u32::try_from(n).map_err(|_| invalid("'Days' in a Transition action is not negative"))
+}
+
+/// To which classes current versions go, and when.
+fn moves(given: &[Transition], rule: &mut Rule) -> S3Result<()> {
+    for one in given {
+        let (days, date) = match (one.days, &one.date) {
+            (Some(n), None) => (Some(move_days(n)?), None),
+            (None, Some(at)) => (None, Some(date(at)?)),
+            _ => return Err(malformed("a Transition has Days, or a Date")),
+        };
+        let class = class(one.storage_class.as_ref())?;
+        rule.moves.push(Move { days, date, class });
+    }
+    let dated = rule.moves.iter().map(|m| m.date.is_some());
+    let dated = dated
+        .chain(rule.days.map(|_| false))
+        .chain(rule.date.map(|_| true));
+    if dated.collect::<BTreeSet<_>>().len() > 1 {
+        return Err(unfit(
+            "Found mixed 'Date' and 'Days' based Expiration and Transition actions in a lifecycle rule",
+        ));
+    }
+    let later = |m: &Move| m.days.zip(rule.days).is_some_and(|(m, e)| m >= e);
+    if rule.moves.iter().any(later) {
+        return Err(invalid(
+            "'Days' in the Expiration action must be greater than 'Days' in the Transition action",
+        ));
+    }
+    let later = |m: &Move| m.date.zip(rule.date).is_some_and(|(m, e)| m >= e);
+    if rule.moves.iter().any(later) {
+        return Err(invalid(
+            "'Date' in the Expiration action must be later than 'Date' in the Transition action",
+        ));
+    }
+    check_classes(rule.moves.iter().map(|m| m.class.as_str()))
+}
+
+/// And versions that are not the current one.
+fn older_moves(given: &[NoncurrentVersionTransition], rule: &mut Rule) -> S3Result<()> {
+    for one in given {
+        let days = one
+            .noncurrent_days
+            .ok_or_else(|| malformed("no NoncurrentDays"))?;
+        rule.older_moves.push(OlderMove {
+            days: move_days(days)?,
+            keep: kept(one.newer_noncurrent_versions)?,
+            class: class(one.storage_class.as_ref())?,
+        });
+    }
+    let later = |m: &OlderMove| rule.older.is_some_and(|e| m.days >= e);
+    if rule.older_moves.iter().any(later) {
+        return Err(invalid(
+            "'NoncurrentDays' in the NoncurrentVersionExpiration action must be greater than 'NoncurrentDays' in the NoncurrentVersionTransition action",
+        ));
+    }
+    check_classes(rule.older_moves.iter().map(|m| m.class.as_str()))
+}
+
+fn check_classes<'a>(all: impl ExactSizeIterator<Item = &'a str>) -> S3Result<()> {
+    let n = all.len();
+    match all.collect::<BTreeSet<_>>().len() == n {
+        true => Ok(()),
+        false => Err(unfit(
+            "'StorageClass' must be different for the transitions of a rule",
+        )),
+    }
+}
+
+/// How many of those that are not the current one stay as they are.
+fn kept(given: Option<i32>) -> S3Result<u32> {
+    let Some(n) = given else { return Ok(0) };
+    let n = u32::try_from(n).ok().filter(|n| (1..=KEPT_MAX).contains(n));
+    n.ok_or_else(|| invalid("NewerNoncurrentVersions is from 1 to 100"))
 }
 
 /// When a current version expires, or a delete marker that is all there is.
@@ -145,15 +225,11 @@ fn expiration(given: &LifecycleExpiration, rule: &mut Rule) -> S3Result<()> {
 fn older(given: &NoncurrentVersionExpiration, rule: &mut Rule) -> S3Result<()> {
     let after = given.noncurrent_days;
     rule.older = Some(days(after.ok_or_else(|| malformed("no NoncurrentDays"))?)?);
-    if let Some(n) = given.newer_noncurrent_versions {
-        let n = u32::try_from(n).ok().filter(|n| (1..=KEPT_MAX).contains(n));
-        rule.keep = n.ok_or_else(|| invalid("NewerNoncurrentVersions is from 1 to 100"))?;
-    }
+    rule.keep = kept(given.newer_noncurrent_versions)?;
     Ok(())
 }
 
 fn rule(given: LifecycleRule, fresh: impl FnOnce() -> String) -> S3Result<Rule> {
-    refuse_unbuilt(&given)?;
     let mut rule = Rule {
         id: given.id.filter(|id| !id.is_empty()).unwrap_or_else(fresh),
         enabled: match given.status.as_str() {
@@ -188,8 +264,12 @@ fn rule(given: LifecycleRule, fresh: impl FnOnce() -> String) -> S3Result<Rule> 
             ));
         }
     }
+    moves(given.transitions.as_deref().unwrap_or_default(), &mut rule)?;
+    let given = given.noncurrent_version_transitions;
+    older_moves(given.as_deref().unwrap_or_default(), &mut rule)?;
+    let still = rule.moves.is_empty() && rule.older_moves.is_empty() && !rule.marker;
     match (rule.days, rule.date, rule.abort, rule.older) {
-        (None, None, None, None) if !rule.marker => Err(malformed("a rule that does nothing")),
+        (None, None, None, None) if still => Err(malformed("a rule that does nothing")),
         _ => Ok(rule),
     }
 }
@@ -260,6 +340,16 @@ fn said(rule: &Rule) -> LifecycleRule {
         days: rule.days.map(signed),
         expired_object_delete_marker: rule.marker.then_some(true),
     };
+    let moves = rule.moves.iter().map(|m| Transition {
+        date: m.date.map(timestamp),
+        days: m.days.map(signed),
+        storage_class: Some(m.class.clone().into()),
+    });
+    let older_moves = rule.older_moves.iter().map(|m| NoncurrentVersionTransition {
+        newer_noncurrent_versions: Some(signed(m.keep)).filter(|n| *n > 0),
+        noncurrent_days: Some(signed(m.days)),
+        storage_class: Some(m.class.clone().into()),
+    });
     let expires = rule.days.is_some() || rule.date.is_some() || rule.marker;
     LifecycleRule {
         abort_incomplete_multipart_upload: rule.abort.map(|n| AbortIncompleteMultipartUpload {
@@ -272,11 +362,25 @@ fn said(rule: &Rule) -> LifecycleRule {
             newer_noncurrent_versions: Some(signed(rule.keep)).filter(|n| *n > 0),
             noncurrent_days: Some(signed(n)),
         }),
-        noncurrent_version_transitions: None,
+        noncurrent_version_transitions: Some(older_moves.collect()).filter(|m: &Vec<_>| !m.is_empty()),
         prefix: rule.prefix.clone().filter(|_| rule.bare),
         status: ExpirationStatus::from_static(status),
-        transitions: None,
+        transitions: Some(moves.collect()).filter(|m: &Vec<_>| !m.is_empty()),
     }
+}
+
+/// What is not moved because it is small; None: no rule moves anything.
+fn said_least(rules: &[Rule]) -> Option<TransitionDefaultMinimumObjectSize> {
+    let mut moving = rules
+        .iter()
+        .filter(|r| !r.moves.is_empty() || !r.older_moves.is_empty())
+        .peekable();
+    moving.peek()?;
+    let least = match moving.any(|r| r.large_alone) {
+        true => TransitionDefaultMinimumObjectSize::ALL_STORAGE_CLASSES_128K,
+        false => TransitionDefaultMinimumObjectSize::VARIES_BY_STORAGE_CLASS,
+    };
+    Some(TransitionDefaultMinimumObjectSize::from_static(least))
 }
 
 impl<P: Pool> Front<P> {
@@ -289,20 +393,47 @@ impl<P: Pool> Front<P> {
         Some(format!("expiry-date=\"{date}\", rule-id=\"{id}\""))
     }
 
+    /// All classes that rules name have to be there.
+    async fn check_moves(&self, rules: &[Rule]) -> S3Result<()> {
+        let classes = rules.iter().flat_map(|r| r.moves.iter().map(|m| &m.class));
+        let older = rules.iter().flat_map(|r| r.older_moves.iter().map(|m| &m.class));
+        let all: BTreeSet<&String> = classes.chain(older).collect();
+        for class in all {
+            if self.objects.data.classes().open_to(class).await?.is_none() {
+                return Err(no_class(class));
+            }
+        }
+        Ok(())
+    }
+
     pub async fn set_lifecycle(
         &self,
         mut req: S3Request<PutBucketLifecycleConfigurationInput>,
-    ) -> S3Result<()> {
-        // What it says of transitions alone (their smallest size) means nothing here: there are none.
+    ) -> S3Result<PutBucketLifecycleConfigurationOutput> {
+        let least = req.input.transition_default_minimum_object_size.take();
+        let large_alone = match least.as_ref().map(|l| l.as_str()) {
+            None | Some(TransitionDefaultMinimumObjectSize::VARIES_BY_STORAGE_CLASS) => false,
+            Some(TransitionDefaultMinimumObjectSize::ALL_STORAGE_CLASSES_128K) => true,
+            Some(_) => return Err(invalid("a smallest size of transitions that is not known here")),
+        };
         let given = req.input.lifecycle_configuration.take();
         let bucket = req.input.bucket.clone();
         let ask = Ask::bucket(Action::PutLifecycleConfiguration, &bucket);
         self.permitted(&req, &ask).await?;
         raw::check_request(&req, &LEAVES)?;
         let given = given.ok_or_else(|| malformed("no LifecycleConfiguration"))?;
-        let rules = rules(given.rules, || self.clock.tag().to_string())?;
+        let mut rules = rules(given.rules, || self.clock.tag().to_string())?;
+        for rule in &mut rules {
+            let sized = rule.larger.is_some() || rule.smaller.is_some();
+            let moves = !rule.moves.is_empty() || !rule.older_moves.is_empty();
+            rule.large_alone = large_alone && moves && !sized;
+        }
+        self.check_moves(&rules).await?;
         self.change_settings(&req, ask, |s| s.lifecycle.clone_from(&rules))
-            .await
+            .await?;
+        Ok(PutBucketLifecycleConfigurationOutput {
+            transition_default_minimum_object_size: least,
+        })
     }
 
     pub async fn remove_lifecycle(&self, req: S3Request<DeleteBucketLifecycleInput>) -> S3Result<()> {
@@ -325,7 +456,7 @@ impl<P: Pool> Front<P> {
         }
         Ok(GetBucketLifecycleConfigurationOutput {
             rules: Some(rules.iter().map(said).collect()),
-            transition_default_minimum_object_size: None,
+            transition_default_minimum_object_size: said_least(rules),
         })
     }
 }
@@ -429,11 +560,72 @@ mod tests {
     }
 
     #[test]
+    fn transitions_come_back_as_they_were_put() {
+        let mut put = given(9, prefix("p"));
+        put.id = Some("i".into());
+        let to = |days, class: &str| Transition {
+            date: None,
+            days: Some(days),
+            storage_class: Some(class.to_string().into()),
+        };
+        put.transitions = Some(vec![to(0, "COLD"), to(8, "ICE")]);
+        put.noncurrent_version_transitions = Some(vec![NoncurrentVersionTransition {
+            newer_noncurrent_versions: Some(3),
+            noncurrent_days: Some(1),
+            storage_class: Some("COLD".to_string().into()),
+        }]);
+        let mut made = rule(put.clone(), String::new).unwrap();
+        assert_eq!(said(&made), put);
+        put.expiration = None;
+        assert!(rule(put, String::new).is_ok());
+        let least = |rules: &[Rule]| said_least(rules).map(|l| l.as_str().to_string());
+        assert_eq!(least(&[Rule::default()]), None);
+        assert_eq!(least(&[made.clone()]).as_deref(), Some("varies_by_storage_class"));
+        made.large_alone = true;
+        assert_eq!(least(&[made]).as_deref(), Some("all_storage_classes_128K"));
+    }
+
+    #[test]
     fn what_is_not_known_or_does_not_fit_is_refused() {
-        assert_eq!(
-            refused(|r| r.transitions = Some(vec![Transition::default()])),
-            "NotImplemented"
-        );
+        let to = |days, date, class: &str| Transition {
+            date,
+            days,
+            storage_class: Some(class.to_string().into()).filter(|_| !class.is_empty()),
+        };
+        let midnight = |n| Some(timestamp(n * DAY));
+        for (expiration, moves, code) in [
+            (Some(2), vec![Transition::default()], "MalformedXML"),
+            (None, vec![to(Some(1), None, "")], "MalformedXML"),
+            (None, vec![to(Some(1), None, "STANDARD")], "MalformedXML"),
+            (None, vec![to(Some(1), midnight(1), "COLD")], "MalformedXML"),
+            (None, vec![to(Some(-1), None, "COLD")], "InvalidArgument"),
+            (
+                None,
+                vec![to(None, Some(timestamp(DAY + 1)), "COLD")],
+                "InvalidArgument",
+            ),
+            (Some(2), vec![to(Some(2), None, "COLD")], "InvalidArgument"),
+            (Some(2), vec![to(None, midnight(1), "COLD")], "InvalidRequest"),
+            (
+                None,
+                vec![to(Some(1), None, "COLD"), to(Some(2), None, "COLD")],
+                "InvalidRequest",
+            ),
+            (
+                None,
+                vec![to(Some(1), None, "COLD"), to(None, midnight(1), "ICE")],
+                "InvalidRequest",
+            ),
+        ] {
+            let found = refused(|r| {
+                r.expiration = expiration.map(|days| LifecycleExpiration {
+                    days: Some(days),
+                    ..LifecycleExpiration::default()
+                });
+                r.transitions = Some(moves);
+            });
+            assert_eq!(found, code);
+        }
         let older = |days, keep| NoncurrentVersionExpiration {
             newer_noncurrent_versions: keep,
             noncurrent_days: days,
@@ -450,11 +642,28 @@ mod tests {
                 code
             );
         }
-        let moves = vec![NoncurrentVersionTransition::default()];
-        assert_eq!(
-            refused(|r| r.noncurrent_version_transitions = Some(moves)),
-            "NotImplemented"
-        );
+        let to = |days, keep, class: &str| NoncurrentVersionTransition {
+            newer_noncurrent_versions: keep,
+            noncurrent_days: days,
+            storage_class: Some(class.to_string().into()),
+        };
+        for (moves, code) in [
+            (vec![to(None, None, "COLD")], "MalformedXML"),
+            (vec![to(Some(1), None, "STANDARD")], "MalformedXML"),
+            (vec![to(Some(1), Some(0), "COLD")], "InvalidArgument"),
+            (vec![to(Some(-1), None, "COLD")], "InvalidArgument"),
+            (vec![to(Some(3), None, "COLD")], "InvalidArgument"),
+            (
+                vec![to(Some(1), None, "COLD"), to(Some(2), None, "COLD")],
+                "InvalidRequest",
+            ),
+        ] {
+            let found = refused(|r| {
+                r.noncurrent_version_expiration = Some(older(Some(3), None));
+                r.noncurrent_version_transitions = Some(moves);
+            });
+            assert_eq!(found, code);
+        }
         let tagged = LifecycleRuleFilter {
             tag: Some(Tag {
                 key: Some("k".into()),

@@ -1,6 +1,7 @@
 //! Listings of objects: v1 and v2.
 
 use super::Front;
+use super::attributes::class_of;
 use super::errors::invalid;
 use super::permit::Ask;
 use super::texts::{Names, etag, owner, page_size, timestamp};
@@ -63,13 +64,13 @@ pub(super) fn common(prefixes: Vec<String>, names: Names) -> Option<Vec<CommonPr
 
 fn object((key, entry): (String, Entry), names: Names, of: Option<&str>) -> Object {
     Object {
+        storage_class: Some(ObjectStorageClass::from(class_of(&entry.attributes).to_string())),
         checksum_algorithm: entry.checksum.map(|c| vec![c.algorithm.into()]),
         e_tag: etag(&entry.etag),
         key: Some(names.write(&key)),
         last_modified: Some(timestamp(entry.modified)),
         owner: of.and_then(owner),
         size: Some(entry.size as i64),
-        storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
         ..Object::default()
     }
 }

@@ -33,11 +33,14 @@ mod raw;
 mod rights;
 mod serve;
 mod service;
+mod swift;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod texts;
 mod times;
+mod v2;
 mod version_ops;
+mod website_ops;
 
 pub use hosts::{Hosts, domain};
 pub use serve::{Door, Settings, serve};
@@ -76,6 +79,8 @@ pub struct Front<P> {
     /// Milliseconds of a day, as lifecycles count.
     day: u64,
     keys: Keys,
+    /// None: S3 alone is served.
+    swift: Option<Swift>,
 }
 
 /// What is done with keys.
@@ -85,6 +90,13 @@ pub struct Keys {
     pub plain: bool,
     /// The gateway's own.
     pub masters: Masters,
+}
+
+/// How Swift is served.
+#[derive(Debug, Clone, Default)]
+pub struct Swift {
+    /// Where clients are told that it is, `https://HOST`; None: where they came in.
+    pub url: Option<String>,
 }
 
 impl<P: Clone> Clone for Front<P> {
@@ -101,6 +113,7 @@ impl<P: Clone> Clone for Front<P> {
             clock: self.clock.clone(),
             day: self.day,
             keys: self.keys.clone(),
+            swift: self.swift.clone(),
         }
     }
 }
@@ -130,7 +143,7 @@ impl<P: Pool> Front<P> {
         (limits, rates, counter): (Limits<P>, Rates<P>, Counter<P>),
         (meters, usage): (Meters, Option<Usage<P>>),
         clock: Clock,
-        (day, keys): (u64, Keys),
+        (day, keys, swift): (u64, Keys, Option<Swift>),
     ) -> Self {
         Self {
             accounts,
@@ -144,6 +157,7 @@ impl<P: Pool> Front<P> {
             clock,
             day,
             keys,
+            swift,
         }
     }
 

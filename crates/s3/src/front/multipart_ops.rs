@@ -1,6 +1,6 @@
 //! Uploads in parts.
 
-use super::attributes::{attributes, check_key, refuse_unbuilt};
+use super::attributes::{attributes, check_key, class_named, class_of, refuse_unbuilt};
 use super::customer::{OBJECT, Seal, describe_seal, etag_of};
 use super::digest::{self, ALGORITHMS, Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
@@ -66,9 +66,12 @@ impl<P: Pool> Front<P> {
         mut req: S3Request<CreateMultipartUploadInput>,
     ) -> S3Result<CreateMultipartUploadOutput> {
         let acl = req.input.acl.as_ref().map(|a| a.as_str());
-        let ask = Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).with(Key::Acl, acl);
+        let ask = Ask::object(Action::PutObject, &req.input.bucket, &req.input.key)
+            .with(Key::Acl, acl)
+            .with(Key::StorageClass, class_named(&req.headers));
         let known = self.permitted(&req, &ask).await?;
         refuse_unbuilt(&req.headers)?;
+        let (class, _) = self.class(&req.headers).await?;
         check_key(&req.input.key)?;
         let full = req
             .input
@@ -89,7 +92,8 @@ impl<P: Pool> Front<P> {
             return Err(invalid("an algorithm of checksums that is not known here"));
         }
         let input = &mut req.input;
-        let attributes = attributes!(input)?;
+        let mut attributes = attributes!(input)?;
+        attributes.class = class;
         let of = (req.input.bucket.as_str(), req.input.key.as_str());
         self.check_attributes(&req, &known, of, &attributes)?;
         let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
@@ -122,7 +126,7 @@ impl<P: Pool> Front<P> {
     async fn take_part(
         &self,
         bucket: &Bucket,
-        (key, id): (&str, &str),
+        (key, id, class): (&str, &str, &str),
         number: i32,
         (mut body, length, seal): (Source, Option<u64>, Option<Seal>),
         announced: Announced,
@@ -134,6 +138,7 @@ impl<P: Pool> Front<P> {
             .await?;
         let mut digest = Digest::new(announced);
         let data = &self.objects.data;
+        let data = &data.at(data.classes().place(class).await?);
         let stored = data
             .take(
                 (&bucket.id, key),
@@ -177,7 +182,7 @@ impl<P: Pool> Front<P> {
         let key = self.opened_part((customer, &req.headers), &upload, (&bucket.id, &input.key))?;
         let values = checksum_values!(input);
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str().to_string());
-        let algorithm = algorithm.or(upload.algorithm);
+        let algorithm = algorithm.or(upload.algorithm.clone());
         let announced = Announced::new(
             input.content_md5.take(),
             values,
@@ -187,7 +192,8 @@ impl<P: Pool> Front<P> {
         let length = length(input.content_length, &req.headers);
         let sealed = upload.sealed.clone();
         let body = (Source(input.body.take()), length, key.zip(sealed.clone()));
-        let to = (input.key.as_str(), input.upload_id.as_str());
+        let class = upload.attributes.class.as_str();
+        let to = (input.key.as_str(), input.upload_id.as_str(), class);
         let part = self
             .take_part(&bucket, to, input.part_number, body, announced, trailers.as_ref())
             .await?;
@@ -234,7 +240,8 @@ impl<P: Pool> Front<P> {
             checksum: upload.algorithm.clone().map(|a| (a, None)),
             trails: false,
         };
-        let to = (input.key.as_str(), input.upload_id.as_str());
+        let class = upload.attributes.class.as_str();
+        let to = (input.key.as_str(), input.upload_id.as_str(), class);
         let part = self
             .take_part(&bucket, to, input.part_number, body, announced, None)
             .await?;
@@ -359,7 +366,7 @@ impl<P: Pool> Front<P> {
                 id: Some(asks),
             }),
             owner: owner(&bucket.owner),
-            storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+            storage_class: Some(StorageClass::from(class_of(&record.attributes).to_string())),
             bucket: Some(input.bucket),
             key: Some(input.key),
             upload_id: Some(input.upload_id),
@@ -396,7 +403,7 @@ impl<P: Pool> Front<P> {
             initiated: Some(timestamp(upload.begun)),
             key: Some(names.write(&key)),
             owner: owner(&bucket.owner),
-            storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+            storage_class: Some(StorageClass::from(class_of(&upload.attributes).to_string())),
             upload_id: Some(id),
             ..MultipartUpload::default()
         };

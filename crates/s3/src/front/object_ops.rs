@@ -1,6 +1,8 @@
 //! Objects: put, get, head, copy.
 
-use super::attributes::{attributes, check_key, refuse_unbuilt, which};
+use super::attributes::{
+    Kept, Placed, attributes, check_key, class_named, refuse_unbuilt, said_class, which,
+};
 use super::customer::{OBJECT, SOURCE, Seal, describe_seal, etag_of};
 use super::digest::{Announced, Digest, checksum_values, set_checksum};
 use super::errors::{invalid, not_built};
@@ -116,6 +118,7 @@ macro_rules! describe {
         $out.e_tag = etag(&$entry.etag);
         describe_seal!($out, $entry.sealed.as_ref());
         $out.last_modified = Some(seconds($entry.modified));
+        $out.storage_class = said_class(&$entry.attributes);
         let meta = &$entry.attributes.meta;
         $out.metadata = (!meta.is_empty()).then(|| meta.clone().into_iter().collect());
     }};
@@ -165,7 +168,7 @@ macro_rules! wanted_of_source {
 pub(super) use wanted_of_source;
 
 impl Wanted<'_> {
-    fn check(&self, entry: &Entry) -> S3Result<()> {
+    pub(super) fn check(&self, entry: &Entry) -> S3Result<()> {
         let condition = Condition {
             matches: etags(self.matches),
             none_match: None,
@@ -219,15 +222,20 @@ fn content_range(span: &Span, size: u64) -> Option<String> {
 impl<P: Pool> Front<P> {
     pub async fn put_object(&self, mut req: S3Request<PutObjectInput>) -> S3Result<PutObjectOutput> {
         let acl = req.input.acl.as_ref().map(|a| a.as_str().to_string());
-        let ask =
-            Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).with(Key::Acl, acl.as_ref());
+        let ask = Ask::object(Action::PutObject, &req.input.bucket, &req.input.key)
+            .with(Key::Acl, acl.as_ref())
+            .with(Key::StorageClass, class_named(&req.headers));
         let (known, begun) = (self.permitted(&req, &ask).await?, self.clock.now_ms());
         refuse_unbuilt(&req.headers)?;
+        let placed = self.class(&req.headers).await?;
         let seal = self.new_seal(&req, &known, &req.input.key)?;
         let trailers = req.trailing_headers.take();
         let input = &mut req.input;
         check_key(&input.key)?;
-        let attributes = attributes!(input)?;
+        let mut attributes = attributes!(input)?;
+        if let Some(Kept(kept)) = req.extensions.get() {
+            attributes.headers.extend(kept.clone());
+        }
         let of = (req.input.bucket.as_str(), req.input.key.as_str());
         self.check_attributes(&req, &known, of, &attributes)?;
         let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
@@ -253,7 +261,7 @@ impl<P: Pool> Front<P> {
                 (length, max),
                 announced,
                 trailers.as_ref(),
-                (attributes, lock, seal),
+                (attributes, placed, lock, seal),
             )
             .await?;
         let to = (input.bucket.as_str(), input.key.as_str());
@@ -270,7 +278,7 @@ impl<P: Pool> Front<P> {
     }
 
     /// Puts what was taken in, under the bucket's terms of now: where that took a while its owner may have changed versioning or lock.
-    async fn commit(
+    pub(super) async fn commit(
         &self,
         (known, begun): (Known, u64),
         (bucket, key): (&str, &str),
@@ -327,21 +335,23 @@ impl<P: Pool> Front<P> {
     }
 
     /// Takes a body in, and checks it against what was announced.
-    async fn take_in(
+    pub(super) async fn take_in(
         &self,
         to: (&str, &str),
         body: Source,
         (length, max): (Option<u64>, u64),
         announced: Announced,
         trailers: Option<&TrailingHeaders>,
-        (attributes, lock, seal): (Attributes, Lock, Option<Seal>),
+        (mut attributes, (class, place), lock, seal): (Attributes, Placed, Lock, Option<Seal>),
     ) -> S3Result<New> {
+        attributes.class = class;
         let mut digest = Digest::new(announced);
         let mut body = body;
         let key = seal.as_ref().map(|s| s.0.clone());
         let stored = self
             .objects
             .data
+            .at(place)
             .take(to, (&mut body, key), length, max, &mut digest)
             .await?;
         match digest.finish(trailers) {
@@ -361,7 +371,7 @@ impl<P: Pool> Front<P> {
     }
 
     /// The object, for who may read it, with its bucket. Who may not list the bucket does not hear whether there is one.
-    async fn readable<T>(
+    pub(super) async fn readable<T>(
         &self,
         req: &S3Request<T>,
         (bucket, key, id): (&str, &str, Option<&str>),
@@ -371,7 +381,7 @@ impl<P: Pool> Front<P> {
         Ok((entry, known))
     }
 
-    async fn readable_in<T>(
+    pub(super) async fn readable_in<T>(
         &self,
         req: &S3Request<T>,
         known: &Known,
@@ -442,6 +452,23 @@ impl<P: Pool> Front<P> {
         }
     }
 
+    /// A range of an object, as the body of an answer.
+    pub(super) async fn bytes_of(
+        &self,
+        entry: &Entry,
+        key: Option<seal::Key>,
+        (from, to): (u64, u64),
+    ) -> S3Result<s3s::Body> {
+        let mut reader = self.objects.data.reader(entry, (from, to), key).await?;
+        // What cannot be read at all is an error, not an answer that breaks off.
+        let first = reader.next().await?;
+        Ok(match first {
+            Some(all) if all.len() as u64 == to - from => s3s::Body::from(all),
+            None => s3s::Body::empty(),
+            first => StreamingBlob::wrap(Sent::pump(first, reader)).into(),
+        })
+    }
+
     pub async fn get_object(&self, req: S3Request<GetObjectInput>) -> S3Result<GetObjectOutput> {
         refuse_unbuilt(&req.headers)?;
         let input = &req.input;
@@ -462,19 +489,8 @@ impl<P: Pool> Front<P> {
         };
         wanted.check(&entry)?;
         let span = self.span(&entry, input.range.as_ref(), input.part_number).await?;
-        let mut reader = self
-            .objects
-            .data
-            .reader(&entry, (span.from, span.to), key)
-            .await?;
-        // What cannot be read at all is an error, not an answer that breaks off.
-        let first = reader.next().await?;
         let length = span.to - span.from;
-        let body = match first {
-            Some(all) if all.len() as u64 == length => StreamingBlob::from(s3s::Body::from(all)),
-            None => StreamingBlob::from(s3s::Body::empty()),
-            first => StreamingBlob::wrap(Sent::pump(first, reader)),
-        };
+        let body = StreamingBlob::from(self.bytes_of(&entry, key, (span.from, span.to)).await?);
         let (expiration, by_id) = (
             self.expiration(&known, &input.key, &entry),
             input.version_id.is_some(),
@@ -593,9 +609,11 @@ impl<P: Pool> Front<P> {
         let ask = Ask::object(Action::PutObject, &input.bucket, &input.key)
             .with(Key::Acl, input.acl.as_ref().map(|a| a.as_str()))
             .with(Key::CopySource, source_name(&input.copy_source))
-            .with(Key::MetadataDirective, directive);
+            .with(Key::MetadataDirective, directive)
+            .with(Key::StorageClass, class_named(&req.headers));
         let (known, begun) = (self.permitted(&req, &ask).await?, self.clock.now_ms());
         refuse_unbuilt(&req.headers)?;
+        let placed = self.class(&req.headers).await?;
         check_key(&req.input.key)?;
         let replaces = |d: &TaggingDirective| d.as_str() == TaggingDirective::REPLACE;
         let tags = !input.tagging_directive.as_ref().is_some_and(replaces);
@@ -605,18 +623,14 @@ impl<P: Pool> Front<P> {
             .await?;
         let source = &from.entry;
         let algorithm = input.checksum_algorithm.as_ref().map(|a| a.as_str().to_string());
-        let attributes = copied(&mut req.input, source, seal.is_some())?;
+        let changes =
+            seal.is_some() || placed.0 != source.attributes.class && class_named(&req.headers).is_some();
+        let attributes = copied(&mut req.input, source, changes)?;
         let of = (req.input.bucket.as_str(), req.input.key.as_str());
         self.check_attributes(&req, &known, of, &attributes)?;
         let lock = self.new_lock(&req, &known, of, &lock_given!(req.input))?;
         let bucket = &known.bucket;
-        let had = source.checksum.as_ref().filter(|_| source.parts == 0);
-        let algorithm = algorithm.or(had.map(|c| c.algorithm.clone()));
-        let announced = Announced {
-            md5: None,
-            checksum: algorithm.map(|a| (a, None)),
-            trails: false,
-        };
+        let announced = announced_of_copy(algorithm, source);
         self.limits.check(bucket, Amount::object(source.size)).await?;
         let body = self.sent(&from, 0, source.size).await?;
         let to = (bucket.id.as_str(), req.input.key.as_str());
@@ -627,7 +641,7 @@ impl<P: Pool> Front<P> {
                 (Some(source.size), PUT_MAX),
                 announced,
                 None,
-                (attributes, lock, seal),
+                (attributes, placed, lock, seal),
             )
             .await?;
         let (entry, known) = self.commit((known, begun), of, new, Condition::default()).await?;
@@ -646,6 +660,17 @@ impl<P: Pool> Front<P> {
         };
         describe_seal!(out, entry.sealed.as_ref());
         Ok(out)
+    }
+}
+
+/// A copy has a checksum by the algorithm that is asked for, or by its source's.
+fn announced_of_copy(asked: Option<String>, source: &Entry) -> Announced {
+    let had = source.checksum.as_ref().filter(|_| source.parts == 0);
+    let algorithm = asked.or(had.map(|c| c.algorithm.clone()));
+    Announced {
+        md5: None,
+        checksum: algorithm.map(|a| (a, None)),
+        trails: false,
     }
 }
 
@@ -684,17 +709,17 @@ pub fn version_of(known: &Known, entry: &Entry) -> Option<String> {
     (known.settings.of.versioning != Versioning::Off).then(|| entry.version().to_string())
 }
 
-/// What a copy has of its source, and what the request says instead.
-fn copied(input: &mut CopyObjectInput, source: &Entry, seals: bool) -> S3Result<Attributes> {
+/// What a copy has of its source, and what the request says instead. `changes`: it is encrypted otherwise, or goes to another storage class.
+fn copied(input: &mut CopyObjectInput, source: &Entry, changes: bool) -> S3Result<Attributes> {
     let replaces = |d: Option<&str>| d == Some("REPLACE");
     let meta = replaces(input.metadata_directive.as_ref().map(|d| d.as_str()));
     let tags = replaces(input.tagging_directive.as_ref().map(|d| d.as_str()));
     let itself = matches!(&input.copy_source, CopySource::Bucket { bucket, key, version_id: None }
         if **bucket == input.bucket && **key == input.key);
-    if itself && !meta && !tags && !seals && source.sealed.is_none() {
+    if itself && !meta && !tags && !changes && source.sealed.is_none() {
         return Err(S3Error::with_message(
             S3ErrorCode::InvalidRequest,
-            "an object is copied onto itself only with other metadata, tags or encryption",
+            "an object is copied onto itself only with other metadata, tags, storage class or encryption",
         ));
     }
     let named = attributes!(input)?;

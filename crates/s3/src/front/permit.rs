@@ -1,10 +1,11 @@
-//! Who may do what, by owner, policy and ACL, in this order: an explicit Deny; the owner and what a policy allows; what a canned ACL
+//! Who may do what, by owner, policy and ACL, in this order: an explicit Deny; the owner, what a policy allows and ACLs of a container grant; what a canned ACL
 //! lets anybody do. A bucket's owner may always see, change and remove its policy.
 
-use super::caller::{Noted, Peer};
+use super::caller::{Identity, Noted, Peer};
 use super::{Front, expect_owner, who};
 use crate::Error;
 use crate::buckets::Known;
+use crate::container::Acl;
 use crate::history::Which;
 use crate::policy::{Action, Key, Request, VALUE_MAX, Verdict, user_arn};
 use crate::rados::Pool;
@@ -56,9 +57,9 @@ impl<'a> Ask<'a> {
         self
     }
 
-    /// A part of an upload, or its end: the ACL was judged when it was begun.
+    /// A part of an upload, or its end: ACL and storage class were judged when it was begun.
     pub fn of_upload(mut self) -> Self {
-        self.settled = &[Key::Acl];
+        self.settled = &[Key::Acl, Key::StorageClass];
         self
     }
 }
@@ -105,6 +106,22 @@ pub fn lists_publicly(known: &Known) -> bool {
     known.bucket.public_read && !known.settings.block().ignore_acls
 }
 
+/// Whether the ACLs of a container grant it, which never grant more than objects and their list.
+fn granted<T>(req: &S3Request<T>, known: &Known, action: Action) -> bool {
+    let Some(grants) = &known.settings.grants else {
+        return false;
+    };
+    let who = req.extensions.get::<Identity>();
+    let named = |acl: &Acl| who.is_some_and(|w| acl.names(&w.user, w.subuser.as_deref()));
+    let public = grants.read.public && !known.settings.block().ignore_acls;
+    match action {
+        Action::GetObject => public || named(&grants.read),
+        Action::ListBucket => (public && grants.read.listings) || named(&grants.read),
+        Action::PutObject | Action::DeleteObject => named(&grants.write),
+        _ => false,
+    }
+}
+
 /// Refused where new public ACLs are.
 pub fn check_public(known: &Known, public: bool) -> S3Result<()> {
     match public && known.settings.block().acls {
@@ -129,10 +146,10 @@ impl<P: Pool> Front<P> {
         Ok(known)
     }
 
-    /// True: by owner or policy. False: if ACLs let anybody. An error: it is denied.
+    /// True: by owner, ACL of a container or policy. False: if ACLs let anybody. An error: it is denied.
     pub(super) fn right<T>(&self, req: &S3Request<T>, known: &Known, ask: &Ask<'_>) -> S3Result<bool> {
         let user = who(req);
-        let owner = user == Some(&known.bucket.owner);
+        let owner = user == Some(&known.bucket.owner) || granted(req, known, ask.action);
         let Some(policy) = &known.settings.policy else {
             return Ok(owner);
         };

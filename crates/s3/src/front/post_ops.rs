@@ -358,7 +358,7 @@ fn request(
     headers: HeaderMap,
 ) -> S3Request<PutObjectInput> {
     if let Some(user) = user {
-        parts.extensions.insert(Identity { user });
+        parts.extensions.insert(Identity::of(user));
     }
     S3Request {
         input,

@@ -3,10 +3,10 @@
 //! Bounds: [`CONNECTIONS_MAX`] connections; a TLS handshake as [`net::tls`] bounds it; a head of [`BUFFER_BYTES`] within [`HEAD_WITHIN`]; XML of [`super::service::XML_BYTES`]; bodies as
 //! `data` takes them, at a pace (`pace`). A client that takes nothing for [`net::http::STALLED`] is cut off.
 
-use super::Front;
 use super::caller::Peer;
 use super::entrance::Entrance;
 use super::hosts::Hosts;
+use super::{Front, Swift};
 use crate::buckets::Buckets;
 use crate::counts::{Counter, FLUSH_EVERY};
 use crate::gc::Collector;
@@ -51,12 +51,16 @@ pub struct Settings {
     pub day: Duration,
     /// Names below which buckets are hosts, as [`super::domain`] takes them.
     pub domains: Vec<String>,
+    /// And names below which buckets are websites.
+    pub sites: Vec<String>,
     /// Days that the usage log is kept; None: there is none.
     pub usage_keep: Option<u64>,
     /// Keys of clients are taken without TLS, too.
     pub plain_keys: bool,
     /// Keys of the gateway's own.
     pub masters: Masters,
+    /// Swift, too; None: S3 alone.
+    pub swift: Option<Swift>,
 }
 
 impl Default for Settings {
@@ -66,9 +70,11 @@ impl Default for Settings {
             split_at: crate::index::SPLIT_AT,
             day: Duration::from_millis(crate::lifecycle::DAY),
             domains: Vec::new(),
+            sites: Vec::new(),
             usage_keep: None,
             plain_keys: false,
             masters: Masters::default(),
+            swift: None,
         }
     }
 }
@@ -79,7 +85,7 @@ pub type Door = (Acceptor, Option<Certificate>);
 /// Serves until `stop` turns true.
 pub async fn serve<P: Pool>(
     (acceptor, certificate): Door,
-    (front, hosts, usage_keep): (Front<P>, Hosts, Option<u64>),
+    (front, [hosts, sites], usage_keep): (Front<P>, [Hosts; 2], Option<u64>),
     collector: Collector<P>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -94,8 +100,10 @@ pub async fn serve<P: Pool>(
             task::spawn_local(expire(usage, keep)),
         )
     });
-    let collecting = task::spawn_local(collect(collector));
-    let entrance = Entrance::new(front, hosts);
+    let collector = Arc::new(collector);
+    let collecting = task::spawn_local(collect(collector.clone()));
+    let expiring = task::spawn_local(end_terms(collector));
+    let entrance = Entrance::new(front, hosts, sites);
     let stopped = stop.clone();
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -107,6 +115,7 @@ pub async fn serve<P: Pool>(
     }
     tending.abort();
     collecting.abort();
+    expiring.abort();
     counting.abort();
     flushing.abort();
     // A write of the usage log that is under way comes to its end: what is not heard of is not written again.
@@ -266,14 +275,28 @@ async fn count<P: Pool>(counter: Counter<P>, buckets: Buckets<P>) {
     }
 }
 
-async fn collect<P: Pool>(collector: Collector<P>) {
-    let every =
-        Duration::from_millis(collector.wait / 2).clamp(Duration::from_secs(1), Duration::from_secs(60));
+/// Between rounds, which each gateway does.
+fn every<P>(collector: &Collector<P>) -> Duration {
+    Duration::from_millis(collector.wait / 2).clamp(Duration::from_secs(1), Duration::from_secs(60))
+}
+
+async fn collect<P: Pool>(collector: Arc<Collector<P>>) {
     loop {
-        task::sleep(every).await;
+        task::sleep(every(&collector)).await;
         match collector.round().await {
             Ok(round) => tracing::debug!("s3: collected {round:?}"),
             Err(e) => tracing::warn!("s3: collecting: {e}"),
+        }
+    }
+}
+
+/// Beside the collector, for it may take long.
+async fn end_terms<P: Pool>(collector: Arc<Collector<P>>) {
+    loop {
+        task::sleep(every(&collector)).await;
+        match collector.lifecycles().await {
+            Ok(done) => tracing::debug!("s3: lifecycles {done:?}"),
+            Err(e) => tracing::warn!("s3: lifecycles: {e}"),
         }
     }
 }

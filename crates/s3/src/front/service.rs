@@ -99,6 +99,32 @@ impl<P: Pool> S3 for Front<P> {
         ))
     }
 
+    async fn put_bucket_website(
+        &self,
+        req: S3Request<PutBucketWebsiteInput>,
+    ) -> S3Result<S3Response<PutBucketWebsiteOutput>> {
+        self.set_website(req).await?;
+        Ok(S3Response::new(PutBucketWebsiteOutput::default()))
+    }
+
+    async fn get_bucket_website(
+        &self,
+        req: S3Request<GetBucketWebsiteInput>,
+    ) -> S3Result<S3Response<GetBucketWebsiteOutput>> {
+        answered!(self.website(req).await)
+    }
+
+    async fn delete_bucket_website(
+        &self,
+        req: S3Request<DeleteBucketWebsiteInput>,
+    ) -> S3Result<S3Response<DeleteBucketWebsiteOutput>> {
+        self.remove_website(req).await?;
+        Ok(S3Response::with_status(
+            DeleteBucketWebsiteOutput::default(),
+            hyper::StatusCode::NO_CONTENT,
+        ))
+    }
+
     async fn put_bucket_acl(
         &self,
         req: S3Request<PutBucketAclInput>,
@@ -263,8 +289,7 @@ impl<P: Pool> S3 for Front<P> {
         &self,
         req: S3Request<PutBucketLifecycleConfigurationInput>,
     ) -> S3Result<S3Response<PutBucketLifecycleConfigurationOutput>> {
-        self.set_lifecycle(req).await?;
-        Ok(S3Response::new(PutBucketLifecycleConfigurationOutput::default()))
+        answered!(self.set_lifecycle(req).await)
     }
 
     async fn get_bucket_lifecycle_configuration(

@@ -83,3 +83,8 @@ pub fn policy(input: &[u8]) -> bool {
 pub fn encryption(input: &[u8]) -> bool {
     raw::check(input, &encryption_ops::LEAVES).is_ok()
 }
+
+/// What Swift's clients send.
+pub fn swift(input: &[u8]) -> bool {
+    super::swift::takes(input)
+}

@@ -1,7 +1,7 @@
 //! Versioning of buckets, and listings of versions.
 
 use super::Front;
-use super::attributes::which;
+use super::attributes::{class_of, which};
 use super::errors::{coded, invalid, not_built};
 use super::listing::{ask, common, listing};
 use super::permit::Ask;
@@ -116,6 +116,9 @@ fn version_of(item: VersionItem, names: Names, of: &str) -> ObjectVersion {
     let entry = item.entry;
     ObjectVersion {
         version_id: Some(entry.version().to_string()),
+        storage_class: Some(ObjectVersionStorageClass::from(
+            class_of(&entry.attributes).to_string(),
+        )),
         checksum_algorithm: entry.checksum.map(|c| vec![c.algorithm.into()]),
         e_tag: etag(&entry.etag),
         is_latest: Some(item.latest),
@@ -123,9 +126,6 @@ fn version_of(item: VersionItem, names: Names, of: &str) -> ObjectVersion {
         last_modified: Some(timestamp(entry.modified)),
         owner: owner(of),
         size: Some(entry.size as i64),
-        storage_class: Some(ObjectVersionStorageClass::from_static(
-            ObjectVersionStorageClass::STANDARD,
-        )),
         ..ObjectVersion::default()
     }
 }

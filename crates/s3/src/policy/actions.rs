@@ -14,7 +14,7 @@ macro_rules! actions {
 // Whether they are of objects.
 actions! {
     false {
-        DeleteBucket, DeleteBucketPolicy, GetBucketObjectLockConfiguration, PutBucketObjectLockConfiguration, GetBucketAcl, GetBucketCORS, GetBucketLocation, GetBucketPolicy,
+        DeleteBucket, DeleteBucketPolicy, DeleteBucketWebsite, GetBucketWebsite, PutBucketWebsite, GetBucketObjectLockConfiguration, PutBucketObjectLockConfiguration, GetBucketAcl, GetBucketCORS, GetBucketLocation, GetBucketPolicy,
         GetBucketPolicyStatus, GetBucketPublicAccessBlock, GetBucketVersioning, GetEncryptionConfiguration, GetLifecycleConfiguration, ListBucket,
         ListBucketMultipartUploads, ListBucketVersions, PutBucketAcl, PutBucketCORS, PutBucketPolicy,
         PutBucketPublicAccessBlock, PutBucketVersioning, PutEncryptionConfiguration, PutLifecycleConfiguration,
@@ -30,7 +30,6 @@ actions! {
 /// Known, and never asked for; those on objects have `Object` in their names.
 const OTHERS: &[&str] = &[
     "CreateBucket",
-    "DeleteBucketWebsite",
     "GetAccelerateConfiguration",
     "GetAnalyticsConfiguration",
     "GetBucketLogging",
@@ -38,7 +37,6 @@ const OTHERS: &[&str] = &[
     "GetBucketOwnershipControls",
     "GetBucketRequestPayment",
     "GetBucketTagging",
-    "GetBucketWebsite",
     "GetIntelligentTieringConfiguration",
     "GetInventoryConfiguration",
     "GetMetricsConfiguration",
@@ -56,7 +54,6 @@ const OTHERS: &[&str] = &[
     "PutBucketOwnershipControls",
     "PutBucketRequestPayment",
     "PutBucketTagging",
-    "PutBucketWebsite",
     "PutIntelligentTieringConfiguration",
     "PutInventoryConfiguration",
     "PutMetricsConfiguration",

@@ -33,6 +33,7 @@ keys! {
     MaxKeys "s3:max-keys" Number,
     MetadataDirective "s3:x-amz-metadata-directive" Text,
     Prefix "s3:prefix" Text,
+    StorageClass "s3:x-amz-storage-class" Text,
     VersionId "s3:VersionId" Text,
 }
 

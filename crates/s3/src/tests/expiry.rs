@@ -41,7 +41,8 @@ impl Gate {
     async fn rounds(&self, n: usize) -> (u64, u64) {
         let (mut expired, mut aborted) = (0, 0);
         for _ in 0..n {
-            let done = self.collect(0).await.lifecycle;
+            self.collector(0).round().await.unwrap_or_default();
+            let done = self.end_terms().await;
             (expired, aborted) = (expired + done.expired, aborted + done.aborted);
         }
         (expired, aborted)

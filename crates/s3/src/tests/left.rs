@@ -3,7 +3,7 @@
 use super::*;
 use crate::data::ROOM;
 use crate::index::{first_shard, root_name};
-use crate::record::{Garbage, Tag, dirty_row, entry_row, garbage_row};
+use crate::record::{Garbage, Place, Tag, dirty_row, entry_row, garbage_row};
 use crate::settings::CorsRule;
 use denc::Encode;
 use std::sync::Arc;
@@ -526,7 +526,7 @@ fn a_row_that_cannot_be_read_does_not_keep_others() {
         let tag = Tag([0; 16]);
         let garbage = Garbage {
             since: 0,
-            data: Data::Manifest(tag),
+            data: Data::Manifest(tag, Place::STANDARD),
             size: None,
         };
         {

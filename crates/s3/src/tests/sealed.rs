@@ -141,7 +141,7 @@ fn what_was_changed_is_told() {
         let data = plain(STRIPE + 3 * CHUNK, 5);
         let key = put(&gate, &bucket, "k", &data).await;
         let entry = gate.objects.entry(&bucket, "k").await.unwrap();
-        let Data::Stripes(tag) = entry.data else {
+        let Data::Stripes(tag, _) = entry.data else {
             panic!("{entry:?}")
         };
         let (first, second) = (format!("{tag}.0"), format!("{tag}.1"));
@@ -252,7 +252,7 @@ fn parts_have_keys_of_their_own_and_an_order() {
         };
         assert!(bytes_of(0) != bytes_of(2));
         // Whoever can write to the data pool alone cannot change the order.
-        let Data::Manifest(tag) = entry.data else {
+        let Data::Manifest(tag, _) = entry.data else {
             panic!("{entry:?}")
         };
         let swapped = Manifest {

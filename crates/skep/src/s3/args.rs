@@ -26,6 +26,8 @@ pub enum S3Command {
     Serve(Serve),
     /// Make, show and remove users
     User(User),
+    /// Make, change and remove subusers, who speak Swift
+    Subuser(Subuser),
     /// Make and remove keys of users
     Key(Key),
     /// What buckets hold, with their quotas: most first
@@ -34,10 +36,45 @@ pub enum S3Command {
     Quota(Quota),
     /// How much users and buckets may ask of each gateway in a minute
     Ratelimit(Ratelimit),
+    /// Storage classes, and the pools that their data are in
+    Placement(Placement),
     /// What was asked, by users, buckets, hours and operations: of gateways with --s3-usage-log
     Usage(Usage),
     /// Look whether what is written fits together; changes nothing, and gateways may go on. Fails where something does not
     Check(Check),
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Placement {
+    #[command(subcommand)]
+    pub command: PlacementCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PlacementCommand {
+    /// Have a storage class, or one that was withdrawn take what is put again
+    Add {
+        /// In capitals, digits, _ and -; clients' libraries may know AWS's names alone, as STANDARD_IA and GLACIER
+        #[arg(long, value_name = "CLASS")]
+        storage_class: String,
+        /// A pool that is there, and has no other use; it stays the one of this class
+        #[arg(long, value_name = "POOL")]
+        data_pool: String,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Show them
+    Ls {
+        #[command(flatten)]
+        how: How,
+    },
+    /// Have a storage class take nothing new; what is in it stays, and is read as before
+    Rm {
+        #[arg(long, value_name = "CLASS")]
+        storage_class: String,
+        #[command(flatten)]
+        how: How,
+    },
 }
 
 #[derive(Debug, ClapArgs)]
@@ -71,6 +108,9 @@ pub struct Tuning {
     /// A name of the gateway below which buckets are hosts, BUCKET.NAME; can be given several times. Buckets in the path go on
     #[arg(long = "s3-domain", value_name = "NAME", value_parser = ::s3::domain)]
     pub domains: Vec<String>,
+    /// A name below which buckets are websites, BUCKET.NAME; can be given several times, and is none of --s3-domain
+    #[arg(long = "s3-website-domain", value_name = "NAME", value_parser = ::s3::domain)]
+    pub sites: Vec<String>,
     /// Certificate in PEM, with its chain; read again when it changes. With it S3 is served by TLS alone
     #[arg(long = "s3-cert", value_name = "FILE", requires = "key_file")]
     pub cert: Option<PathBuf>,
@@ -89,6 +129,12 @@ pub struct Tuning {
     /// Take clients' keys (SSE-C) without TLS, too: behind a proxy that has it
     #[arg(long = "s3-customer-keys-without-tls")]
     pub plain_keys: bool,
+    /// Serve Swift, too: below /swift/v1, with TempAuth at /auth/v1.0. Buckets called swift, auth or info are not reached by path then
+    #[arg(long = "s3-swift")]
+    pub swift: bool,
+    /// What clients of Swift are told in place of where they came in: https://HOST of a proxy in front
+    #[arg(long = "s3-swift-url", value_name = "URL", requires = "swift", value_parser = parse_url)]
+    pub swift_url: Option<String>,
     /// Seconds that replaced and deleted data stay, for readers that have begun
     #[arg(long = "s3-gc-wait", value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub gc_wait: u64,
@@ -161,20 +207,81 @@ pub struct Key {
 
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Make a further key for a user, and print it
+    /// Make a further key for a user, or the one of a subuser anew, and print it
     Create {
-        #[arg(value_name = "USER")]
-        user: String,
+        #[arg(value_name = "USER", required_unless_present = "subuser")]
+        user: Option<String>,
+        #[command(flatten)]
+        of: KeyOf,
         #[command(flatten)]
         how: How,
     },
-    /// Remove a key; requests signed with it are refused from then on
+    /// Remove a key; requests signed with it are refused from then on, and tokens that were got with it
     Rm {
-        #[arg(value_name = "ACCESS_KEY")]
-        access_key: String,
+        #[arg(value_name = "ACCESS_KEY", required_unless_present = "subuser")]
+        access_key: Option<String>,
+        #[command(flatten)]
+        of: KeyOf,
         #[command(flatten)]
         how: How,
     },
+}
+
+/// Keys of Swift are of subusers, one of each.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct KeyOf {
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub key_type: Option<KeyType>,
+    /// USER:NAME
+    #[arg(long, value_name = "SUBUSER", requires = "key_type")]
+    pub subuser: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum KeyType {
+    S3,
+    Swift,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Subuser {
+    #[command(subcommand)]
+    pub command: SubuserCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SubuserCommand {
+    /// Make one, and print its key
+    Create {
+        #[command(flatten)]
+        whom: Whom,
+        /// read, write, readwrite, full (and change who else may)
+        #[arg(long, value_name = "ACCESS", value_parser = ::s3::Access::parse)]
+        access: ::s3::Access,
+    },
+    /// Change what it may do; its tokens of before are good for nothing
+    Modify {
+        #[command(flatten)]
+        whom: Whom,
+        #[arg(long, value_name = "ACCESS", value_parser = ::s3::Access::parse)]
+        access: ::s3::Access,
+    },
+    /// Remove it, with its key
+    Rm {
+        #[command(flatten)]
+        whom: Whom,
+    },
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct Whom {
+    #[arg(long, value_name = "USER")]
+    pub uid: Option<String>,
+    /// USER:NAME, or a name with --uid
+    #[arg(long, value_name = "SUBUSER")]
+    pub subuser: String,
+    #[command(flatten)]
+    pub how: How,
 }
 
 #[derive(Debug, Clone, ClapArgs)]
@@ -370,6 +477,17 @@ pub struct RateOf {
     pub bucket: Option<String>,
     #[command(flatten)]
     pub how: How,
+}
+
+fn parse_url(text: &str) -> Result<String, String> {
+    let rest = text
+        .strip_prefix("http://")
+        .or_else(|| text.strip_prefix("https://"));
+    let good = |c: char| c.is_ascii_graphic();
+    match rest.is_some_and(|r| !r.is_empty() && r.chars().all(good)) {
+        true => Ok(text.to_string()),
+        false => Err("a URL of http or https".into()),
+    }
 }
 
 fn parse_rate(text: &str) -> Result<u64, String> {

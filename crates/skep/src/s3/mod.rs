@@ -2,27 +2,32 @@
 
 pub mod args;
 mod connect;
+mod placement;
 mod quota;
 mod rate;
+mod show;
+mod subuser;
 mod usage;
 
-use crate::options::Format;
-use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, Masters, Settings, User};
-use args::{How, KeyCommand, S3Command, Serve, UserCommand};
+use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, Masters, Settings, Swift, User};
+use args::{KeyCommand, S3Command, Serve, UserCommand};
 use connect::{connect, failed};
 use io::socket::Listener;
 use node::Error;
 use serde_json::{Value, json};
+use show::show;
 use std::time::Duration;
 
 pub fn run(args: &args::S3) -> Result<(), Error> {
     let done = match &args.command {
         S3Command::Serve(serve) => io::task::block_on(serve_alone(serve)),
         S3Command::User(user) => io::task::block_on(of_user(&user.command)),
+        S3Command::Subuser(of) => io::task::block_on(subuser::of_subuser(&of.command)),
         S3Command::Key(key) => io::task::block_on(of_key(&key.command)),
         S3Command::Bucket(bucket) => io::task::block_on(quota::of_buckets(&bucket.command)),
         S3Command::Quota(quota) => io::task::block_on(quota::of_quota(&quota.command)),
         S3Command::Ratelimit(rate) => io::task::block_on(rate::of_rate(&rate.command)),
+        S3Command::Placement(placement) => io::task::block_on(placement::of_classes(&placement.command)),
         S3Command::Usage(usage) => io::task::block_on(usage::of_usage(&usage.command)),
         S3Command::Check(check) => io::task::block_on(check_all(check)),
     };
@@ -59,9 +64,13 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         split_at: args.tuning.split_at,
         day: Duration::from_secs(args.tuning.lifecycle_day),
         domains: args.tuning.domains.clone(),
+        sites: args.tuning.sites.clone(),
         usage_keep: args.tuning.usage_keep(),
         plain_keys: args.tuning.plain_keys,
         masters,
+        swift: args.tuning.swift.then(|| Swift {
+            url: args.tuning.swift_url.clone(),
+        }),
     };
     let registry = metrics::Registry::default();
     let gateway = Gateway::open(&client, &settings, &registry)
@@ -146,6 +155,7 @@ async fn info(admin: &Admin, id: &str) -> Result<Value, S3Error> {
     let buckets = admin.buckets.of(id).await?;
     let names = buckets.into_iter().map(|(name, _)| name).collect();
     let mut about = about(&user, &keys, Some(names));
+    subuser::describe(&mut about, &admin.accounts.subusers(id).await?);
     let quotas = admin.limits.quotas(id).await?;
     about["user_quota"] = quota::shown(&quotas.user);
     about["bucket_quota"] = quota::shown(&quotas.bucket);
@@ -153,13 +163,23 @@ async fn info(admin: &Admin, id: &str) -> Result<Value, S3Error> {
 }
 
 async fn of_key(command: &KeyCommand) -> Result<(), Error> {
-    let (KeyCommand::Create { how, .. } | KeyCommand::Rm { how, .. }) = command;
+    let (KeyCommand::Create { how, of, .. } | KeyCommand::Rm { how, of, .. }) = command;
+    let of = subuser::of_key(of)?;
     let client = connect(&how.cluster).await?;
     let admin = Admin::open(&client).await.map_err(failed)?;
-    let told = match command {
-        KeyCommand::Create { user, .. } => admin.accounts.create_key(user).await.map(|k| of_one(&k)),
-        KeyCommand::Rm { access_key, .. } => {
-            admin.accounts.remove_key(access_key).await.map(|()| Value::Null)
+    let told = match (command, of) {
+        (KeyCommand::Create { .. }, Some(id)) => subuser::new_key(&admin, id).await,
+        (KeyCommand::Rm { .. }, Some(id)) => {
+            let removed = admin.accounts.remove_subuser_key(id).await;
+            removed.map(|_| Value::Null)
+        }
+        (KeyCommand::Create { user, .. }, None) => {
+            let user = user.as_deref().unwrap_or_default();
+            admin.accounts.create_key(user).await.map(|k| of_one(&k))
+        }
+        (KeyCommand::Rm { access_key, .. }, None) => {
+            let key = access_key.as_deref().unwrap_or_default();
+            admin.accounts.remove_key(key).await.map(|()| Value::Null)
         }
     };
     client.shutdown().await;
@@ -178,39 +198,4 @@ fn about(user: &User, keys: &[Key], buckets: Option<Vec<String>>) -> Value {
         about["buckets"] = buckets.into();
     }
     about
-}
-
-fn show(how: &How, told: &Value) {
-    if how.format == Format::Json {
-        return println!("{told:#}");
-    }
-    match told {
-        Value::Null => {}
-        Value::Array(names) => names
-            .iter()
-            .for_each(|n| println!("{}", n.as_str().unwrap_or_default())),
-        told => plain(told),
-    }
-}
-
-/// A line for each thing that is said.
-fn plain(told: &Value) {
-    let Some(fields) = told.as_object() else { return };
-    for (name, value) in fields {
-        match value {
-            Value::Array(items) if name == "keys" => items.iter().for_each(plain),
-            Value::Array(items) if name == "problems" => {
-                let texts = items.iter().filter_map(Value::as_str);
-                texts.for_each(|t| println!("problem       {t}"));
-            }
-            Value::Object(_) if name.ends_with("_quota") => println!("{name:<13} {value}"),
-            Value::Object(_) => plain(value),
-            Value::Number(n) => println!("{name:<18} {n}"),
-            Value::Array(items) => {
-                let names: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
-                println!("{name:<13} {}", names.join(" "));
-            }
-            value => println!("{name:<13} {}", value.as_str().unwrap_or_default()),
-        }
-    }
 }

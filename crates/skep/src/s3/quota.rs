@@ -1,7 +1,8 @@
 //! `skep s3 quota` and `skep s3 bucket`: how much may be there, and how much is. Fields are named as radosgw-admin names them.
 
 use super::args::{BucketCommand, QuotaCommand, QuotaScope, Whose};
-use super::{connect, failed, show};
+use super::connect::{connect, failed};
+use super::show::show;
 use crate::options::Format;
 use ::s3::{Admin, BucketStats, Error as S3Error, Quota, Scope};
 use node::Error;

@@ -1,7 +1,8 @@
 //! `skep s3 ratelimit`: how much may be asked of a gateway in a minute. Fields are named as radosgw-admin names them.
 
 use super::args::{QuotaScope, RateOf, RatelimitCommand};
-use super::{connect, failed, show};
+use super::connect::{connect, failed};
+use super::show::show;
 use ::s3::{Admin, Error as S3Error, Rate, RateScope};
 use node::Error;
 use serde_json::{Value, json};

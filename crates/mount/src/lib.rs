@@ -1,0 +1,21 @@
+//! A file system of ours, or of a Ceph cluster's, under a directory of this machine, by FUSE.
+//!
+//! Vocabulary: the kernel asks *operations* of inodes by number; the numbers are the metadata server's, so nothing is to be kept of an
+//! inode that the kernel knows, and nothing to be forgotten. A *handle* is an open file or directory.
+//!
+//! Invariants: nothing that is written is buffered here. A name, attribute or size is asked of the server each time (times to live of 0),
+//! and pages that the kernel keeps of a file go when it is opened anew, or when its time or size are others: so what another client changed
+//! is seen at the next call. A change is answered when it is durable; a write when its bytes are, and `fsync` when its size and time are.
+//!
+//! Bounds: [`room::BYTES_MAX`] bytes of operations under way, others wait in the kernel; a page of names for each open directory.
+//!
+//! Not here: file locks between clients (the kernel has them among its own processes), `.snap`, access control lists.
+
+mod attr;
+mod dir;
+mod fs;
+mod room;
+mod serve;
+
+pub use io::mounts::Mounted;
+pub use serve::{Error, Options, claim, serve};

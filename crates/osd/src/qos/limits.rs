@@ -1,0 +1,285 @@
+//! The limits that there are, with this OSD's share of each, and which of them an operation falls under.
+
+use crate::qos::bucket::{Bucket, Cost};
+use cluster::ImageKey;
+use cluster::image_of;
+use cluster::qos::{Limits as Words, Subject};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::{AuthName, PoolId};
+
+/// Names a subject for as long as it has limits; never used twice.
+pub type LimitId = u64;
+
+/// Those that an operation falls under: its image's, its namespace's, its pool's, its user's. 0: none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Ids([LimitId; 4]);
+
+impl Ids {
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; 4]
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = LimitId> + use<> {
+        self.0.into_iter().filter(|id| *id != 0)
+    }
+}
+
+#[derive(Debug)]
+pub struct Limit {
+    pub subject: Subject,
+    words: Words,
+    pub share: f64,
+    pub buckets: Vec<Bucket>,
+    /// Somebody waits for it: who comes now does not go before.
+    pub short: bool,
+    /// Operations that were let through, and how often one was held back.
+    pub served: u64,
+    pub held: u64,
+    /// Let through although there were no tokens: the client cannot be held, or too much is held already.
+    pub unheld: u64,
+}
+
+/// Images of one namespace; with the pool that holds the header.
+type ById = BTreeMap<Vec<u8>, (PoolId, LimitId)>;
+
+/// Of one pool's objects.
+#[derive(Debug, Default)]
+struct OfPool {
+    own: LimitId,
+    namespaces: BTreeMap<Vec<u8>, LimitId>,
+    /// By namespace.
+    images: BTreeMap<Vec<u8>, ById>,
+}
+
+#[derive(Debug, Default)]
+pub struct Limits {
+    all: BTreeMap<LimitId, Limit>,
+    pools: BTreeMap<PoolId, OfPool>,
+    users: BTreeMap<AuthName, LimitId>,
+    last: LimitId,
+}
+
+/// Where an operation's object is.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    pub pool: PoolId,
+    pub namespace: &'a [u8],
+    pub oid: &'a [u8],
+}
+
+impl Limits {
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Goes by these from now on. What is as it was keeps its tokens and its debts. `share`: of the limits of objects in a
+    /// pool, or in all pools, what this OSD may let through.
+    pub fn set(
+        &mut self,
+        rows: BTreeMap<Subject, Words>,
+        share: impl Fn(Option<PoolId>) -> f64,
+        now: Duration,
+    ) {
+        let mut old: BTreeMap<Subject, (LimitId, Limit)> = std::mem::take(&mut self.all)
+            .into_iter()
+            .map(|(id, limit)| (limit.subject.clone(), (id, limit)))
+            .collect();
+        (self.pools, self.users) = Default::default();
+        for (subject, words) in rows {
+            let share = share(objects_in(&subject, &words));
+            let (id, limit) = match old.remove(&subject) {
+                Some((id, limit)) => (id, limit.goes_by(words, share, now)),
+                None => {
+                    self.last += 1;
+                    (self.last, Limit::new(subject, words, share, now))
+                }
+            };
+            self.index(id, &limit);
+            self.all.insert(id, limit);
+        }
+    }
+
+    fn index(&mut self, id: LimitId, limit: &Limit) {
+        match &limit.subject {
+            Subject::Pool(pool) => self.pools.entry(*pool).or_default().own = id,
+            Subject::Namespace(pool, name) => {
+                let of = self.pools.entry(*pool).or_default();
+                of.namespaces.insert(name.clone().into_bytes(), id);
+            }
+            Subject::Image(ImageKey {
+                pool,
+                namespace,
+                id: image,
+            }) => {
+                let objects = limit.words.data_pool.unwrap_or(*pool);
+                let of = self.pools.entry(objects).or_default();
+                let of = of.images.entry(namespace.clone().into_bytes()).or_default();
+                of.insert(image.clone().into_bytes(), (*pool, id));
+            }
+            Subject::User(name) => {
+                if let Ok(name) = name.parse() {
+                    self.users.insert(name, id);
+                }
+            }
+        }
+    }
+
+    /// Those that an operation on this object by this user falls under. An image's objects are those in its own data pool,
+    /// whatever objects elsewhere are called.
+    pub fn of(&self, place: &Place<'_>, user: &AuthName) -> Ids {
+        let mut ids = Ids::default();
+        if let Some(of) = self.pools.get(&place.pool) {
+            let named = of.images.get(place.namespace).and_then(|images| {
+                let (pool, id) = image_of(place.oid)?;
+                let (header, limit) = images.get(id)?;
+                (pool.unwrap_or(place.pool) == *header).then_some(*limit)
+            });
+            ids.0[0] = named.unwrap_or(0);
+            ids.0[1] = of.namespaces.get(place.namespace).copied().unwrap_or(0);
+            ids.0[2] = of.own;
+        }
+        if !self.users.is_empty() {
+            ids.0[3] = self.users.get(user).copied().unwrap_or(0);
+        }
+        ids
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Limit> {
+        self.all.values()
+    }
+
+    fn each(&mut self, ids: Ids, mut f: impl FnMut(&mut Limit)) {
+        for id in ids.iter() {
+            if let Some(limit) = self.all.get_mut(&id) {
+                f(limit);
+            }
+        }
+    }
+
+    /// How long until this may go; those that keep it are marked short. Zero: now. `new`: it waits behind those that wait
+    /// already.
+    pub fn wait(&mut self, ids: Ids, cost: &Cost, new: bool, now: Duration) -> Duration {
+        let mut longest = Duration::ZERO;
+        let mut behind = false;
+        self.each(ids, |limit| {
+            let wait = limit.wait(cost, now);
+            limit.short |= !wait.is_zero();
+            behind |= limit.short && limit.counts(cost);
+            longest = longest.max(wait);
+        });
+        match new && behind && longest.is_zero() {
+            true => Duration::from_nanos(1),
+            false => longest,
+        }
+    }
+
+    pub fn nobody_is_short(&mut self) {
+        self.all.values_mut().for_each(|l| l.short = false);
+    }
+
+    pub fn charge(&mut self, ids: Ids, cost: &Cost) {
+        self.each(ids, |limit| limit.take(cost, 1.0));
+    }
+
+    /// It is not spent after all.
+    pub fn refund(&mut self, ids: Ids, cost: &Cost) {
+        self.each(ids, |limit| limit.take(cost, -1.0));
+    }
+
+    /// So many bytes were read where others had been charged.
+    pub fn settle(&mut self, ids: Ids, charged: u64, read: u64) {
+        let of = |read_bytes| Cost {
+            ops: 1,
+            reads: 1,
+            read_bytes,
+            ..Cost::default()
+        };
+        use cluster::qos::Kind::{Bps, ReadBps};
+        let (back, more) = (of(charged), of(read));
+        self.each(ids, |limit| {
+            for bucket in limit
+                .buckets
+                .iter_mut()
+                .filter(|b| matches!(b.kind, Bps | ReadBps))
+            {
+                bucket.take(more.of(bucket.kind).unwrap_or(0.0) - back.of(bucket.kind).unwrap_or(0.0));
+            }
+        });
+    }
+
+    pub fn count(&mut self, ids: Ids, f: impl Fn(&mut Limit)) {
+        self.each(ids, f);
+    }
+
+    /// How long all of this takes under the tightest of them.
+    pub fn seconds_of(&self, ids: Ids, cost: &Cost) -> f64 {
+        let limits = ids.iter().filter_map(|id| self.all.get(&id));
+        let buckets = limits.flat_map(|l| &l.buckets);
+        let all = buckets.filter_map(|b| Some(b.seconds_of(cost.of(b.kind)?)));
+        all.fold(0.0, f64::max)
+    }
+}
+
+/// In which pool the objects are that it is about; None: in any.
+fn objects_in(subject: &Subject, words: &Words) -> Option<PoolId> {
+    words.data_pool.or(subject.pool())
+}
+
+impl Limit {
+    fn new(subject: Subject, words: Words, share: f64, now: Duration) -> Self {
+        let buckets = words
+            .rates()
+            .flat_map(|(kind, rate)| Bucket::of(kind, rate, share, now));
+        Self {
+            buckets: buckets.collect(),
+            subject,
+            words,
+            share,
+            short: false,
+            served: 0,
+            held: 0,
+            unheld: 0,
+        }
+    }
+
+    fn goes_by(self, words: Words, share: f64, now: Duration) -> Self {
+        if self.words == words && self.share == share {
+            return self;
+        }
+        let mut new = Self::new(self.subject, words, share, now);
+        for bucket in &mut new.buckets {
+            let same = |b: &&Bucket| (b.kind, b.peak) == (bucket.kind, bucket.peak);
+            if let Some(old) = self.buckets.iter().find(same) {
+                bucket.inherit(old);
+            }
+        }
+        Self {
+            served: self.served,
+            held: self.held,
+            unheld: self.unheld,
+            ..new
+        }
+    }
+
+    fn counts(&self, cost: &Cost) -> bool {
+        self.buckets.iter().any(|b| cost.of(b.kind).is_some())
+    }
+
+    fn wait(&mut self, cost: &Cost, now: Duration) -> Duration {
+        let concerned = self.buckets.iter_mut().filter(|b| cost.of(b.kind).is_some());
+        concerned.map(|b| b.wait(now)).max().unwrap_or_default()
+    }
+
+    fn take(&mut self, cost: &Cost, sign: f64) {
+        for bucket in &mut self.buckets {
+            if let Some(tokens) = cost.of(bucket.kind) {
+                bucket.take(tokens * sign);
+            }
+        }
+    }
+
+    pub fn words(&self) -> &Words {
+        &self.words
+    }
+}
