@@ -149,7 +149,7 @@ impl Worker {
     /// What is under way on a connection that is of no use any more is begun again on a new one.
     async fn leave_broken(&mut self) {
         if self.for_tasks.is_broken() {
-            self.abort_task();
+            self.abort_task().await;
             self.for_tasks.end().await;
         }
         if self.connection.is_broken() {
@@ -161,16 +161,16 @@ impl Worker {
         }
     }
 
-    fn abort_task(&mut self) {
+    async fn abort_task(&mut self) {
         if let Some(job) = self.task.take() {
-            job.abort();
+            job.abort().await;
             self.tell(|live| live.running = None);
         }
     }
 
     /// Another manager is active, or the monitor ends.
     async fn rest(&mut self) {
-        self.abort_task();
+        self.abort_task().await;
         self.names.abort();
         self.purge.abort();
         self.mirror.abort();

@@ -60,6 +60,7 @@ pub async fn perform(
     client: &Client,
     action: Action,
     sides: &Sides,
+    unfinished: &live::Unfinished,
     progress: &(dyn Fn(u64, u64) + Send + Sync),
 ) -> rbd::Result<()> {
     let place = |p: &Place| live::Place {
@@ -73,7 +74,7 @@ pub async fn perform(
         target: place(&sides.target),
     };
     match action {
-        Action::MigrationExecute => live::execute(client, &migration, progress).await,
+        Action::MigrationExecute => live::execute(client, &migration, unfinished, progress).await,
         Action::MigrationCommit => live::commit(client, &migration, progress).await,
         _ => live::abort(client, &migration, progress).await,
     }

@@ -11,6 +11,7 @@ use crate::part::{Part, STUCK_AFTER};
 use client::Client;
 use cluster::rbd_support::{self as kept, Action, ENDED_MAX, Ended, Running, Task};
 use cluster::{Change, Changes, ClusterState};
+use rbd::image::migration::Unfinished;
 use rbd::{Image, ImageOptions, directory, image, trash};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +22,8 @@ use types::{Errno, Utime};
 const FAILURES_MAX: u64 = 10;
 const RETRY_AFTER_SEC: u64 = 30;
 const RETRY_AFTER_MAX_SEC: u64 = 300;
+/// So long a task that is stopped may end what it would leave half done.
+const TO_END: Duration = Duration::from_secs(10);
 /// `progress` counts in these.
 const WHOLE: u64 = 1000;
 
@@ -29,6 +32,8 @@ struct Progress {
     /// In thousandths.
     share: AtomicU64,
     steps: AtomicU64,
+    /// Of a migration: objects that have some of their states.
+    unfinished: Unfinished,
 }
 
 pub struct Job {
@@ -41,8 +46,12 @@ pub struct Job {
 }
 
 impl Job {
-    pub fn abort(&self) {
+    /// Nothing new is begun, and what is half done is ended, if that is soon.
+    pub async fn abort(&self) {
         self.part.abort();
+        if !self.progress.unfinished.ended(TO_END).await {
+            tracing::warn!("task {}: it is stopped between the states of an object", self.task.id);
+        }
     }
 
     /// Nothing has gone on for long.
@@ -62,7 +71,7 @@ impl Worker {
         let Some(job) = &mut self.task else { return };
         let is_kept = kept::task(&self.config.cluster.state(), &job.task.id).is_some();
         if !is_kept && !job.part.is_over() {
-            self.abort_task();
+            self.abort_task().await;
             // With the connection its locks and watches go.
             return self.for_tasks.end().await;
         }
@@ -87,7 +96,7 @@ impl Worker {
     /// What the task under way waits for may never come: others go on, and it is tried again later.
     async fn leave_stuck(&mut self) {
         let Some(job) = self.task.take() else { return };
-        job.abort();
+        job.abort().await;
         self.tell(|live| live.running = None);
         self.for_tasks.end().await;
         let why = format!("no progress for {} s", STUCK_AFTER.as_secs());
@@ -222,6 +231,7 @@ async fn perform(client: Client, task: Task, now: Utime, progress: Arc<Progress>
     }
     let mut io = client.pool_by_id(task.pool);
     io.set_namespace(task.namespace.clone().into_bytes());
+    let unfinished = progress.unfinished.clone();
     let tell = move |done: u64, of: u64| {
         let share = done.saturating_mul(WHOLE) / of.max(1);
         progress.share.store(share, Ordering::Relaxed);
@@ -234,7 +244,7 @@ async fn perform(client: Client, task: Task, now: Utime, progress: Arc<Progress>
         Action::MigrationExecute | Action::MigrationCommit | Action::MigrationAbort => {
             let none = || rbd::Error::refused(Errno::EINVAL, "a migration without its images");
             let sides = task.sides.as_ref().ok_or_else(none)?;
-            return migration::perform(&client, task.action, sides, &tell).await;
+            return migration::perform(&client, task.action, sides, &unfinished, &tell).await;
         }
     };
     match done {

@@ -73,8 +73,8 @@ impl Inner {
             }
             Message::Quiesce(_) | Message::Unquiesce(_) => said(0),
             request if owner => match Work::of(request) {
-                // Snapshots would lose what is not copied yet.
-                Asked::Work(_, Work::Flatten) if self.migrates => said(Errno::EOPNOTSUPP.code()),
+                // Snapshots would lose what is not copied yet. At EOPNOTSUPP librbd would take the lock and do it by itself.
+                Asked::Work(_, Work::Flatten) if self.migrates => said(Errno::EBUSY.code()),
                 // Who asks does it himself, with the lock: snapshots need a copy of what is cut off.
                 Asked::Work(_, Work::Resize { size, .. })
                     if self.migrates && size < self.seen().header.size =>

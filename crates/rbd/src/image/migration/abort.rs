@@ -5,7 +5,9 @@
 //! goes last: by it an abort that was cut short is found.
 
 use super::commit::remove_snaps;
-use super::{ABORTING, Migration, Record, Records, carry, children, closed, forget, old, open_watched};
+use super::{
+    ABORTING, Migration, Record, Records, carry, children, closed, forget, old, open_watched, record_of, wait_for_owner,
+};
 use crate::error::or_missing;
 use crate::image::removal::leave_trash;
 use crate::image::trashing::give_name;
@@ -116,11 +118,18 @@ async fn take_down(
     progress: Progress<'_>,
 ) -> Result<()> {
     let inner = &target.inner;
-    let _alone = inner.alone().await?;
+    // Before the lock is taken from a client, who is told all the same.
+    if is_open(inner).await? {
+        return Err(busy());
+    }
+    let _alone = inner.alone().await.map_err(wait_for_owner)?;
     children::check(client, migration, inner, record).await?;
     shut(client, migration, inner, (record, of_source)).await?;
     let view = inner.seen();
-    carry::carry_back(source, inner, record, &|done, all| progress(done, 2 * all)).await?;
+    // As it is now that nobody can change it: somebody may have had the target open in between.
+    let record = &record_of(&inner.io, &inner.header_oid).await?.ok_or_else(busy)?;
+    let carried = carry::carry_back(source, inner, record, &|done, all| progress(done, 2 * all));
+    carried.await.map_err(wait_for_owner)?;
     children::give_back(client, migration, record, &view.header).await?;
     children::change_group(client, migration).await?;
     inner.refresh().await?;
@@ -149,6 +158,15 @@ async fn take_down(
     )
 }
 
+/// By somebody else.
+async fn is_open(inner: &Inner) -> Result<bool> {
+    Ok(inner.io.watchers(&inner.header_oid).await?.len() > 1)
+}
+
+fn busy() -> Error {
+    Error::refused(Errno::EBUSY, "somebody has the target open")
+}
+
 /// Both records say "aborting", and nobody has the target open.
 async fn shut(
     client: &Client,
@@ -156,9 +174,7 @@ async fn shut(
     inner: &Inner,
     (record, of_source): (&Record, &Record),
 ) -> Result<()> {
-    let is_open = async || Ok::<bool, Error>(inner.io.watchers(&inner.header_oid).await?.len() > 1);
-    let busy = || Error::refused(Errno::EBUSY, "somebody has the target open");
-    if is_open().await? {
+    if is_open(inner).await? {
         return Err(busy());
     }
     // The target's first: a commit begins with that one, and so either it or the abort goes on.
@@ -169,7 +185,7 @@ async fn shut(
         .change_source(client, &[of_source.state], ABORTING, "")
         .await?;
     // From here on nobody can open it; somebody may have done so before.
-    if is_open().await? {
+    if is_open(inner).await? {
         migration
             .change_source(client, &[ABORTING], of_source.state, "")
             .await?;
@@ -187,14 +203,22 @@ async fn remove_names(client: &Client, migration: &Migration) -> Result<()> {
     let io = target.io(client);
     let remove = async |oid: String| or_missing(io.remove(oid).await.map_err(Into::into));
     remove(names::object_map(&target.id, NOSNAP)).await?;
-    match directory::id_of(&io, &target.name).await {
-        Ok(id) if id == target.id => remove(names::id_object(&target.name)).await?,
-        Ok(_) => {}
-        Err(e) if e.is_not_found() || e.errno() == Errno::EOPNOTSUPP => {}
+    // It may have been renamed since the record was written.
+    let named = match directory::name_of(&io, &target.id).await {
+        Ok(name) => Some(name),
+        Err(e) if e.is_not_found() => None,
         Err(e) => return Err(e),
+    };
+    for name in named.iter().chain([&target.name]) {
+        match directory::id_of(&io, name).await {
+            Ok(id) if id == target.id => remove(names::id_object(name)).await?,
+            Ok(_) => {}
+            Err(e) if e.is_not_found() || e.errno() == Errno::EOPNOTSUPP => {}
+            Err(e) => return Err(e),
+        }
     }
-    match directory::name_of(&io, &target.id).await {
-        Ok(name) => or_missing(directory::remove_name(&io, &name, &target.id).await),
-        Err(e) => or_missing(Err(e)),
+    match named {
+        Some(name) => or_missing(directory::remove_name(&io, &name, &target.id).await),
+        None => Ok(()),
     }
 }

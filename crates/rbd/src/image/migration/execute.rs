@@ -2,12 +2,17 @@
 //!
 //! A group of objects is copied with the target's lock held, which goes back to whoever wants it after each group. What is decided of an
 //! object holds for as long as the lock; without the exclusive-lock feature, the OSD's refusals alone keep what clients write.
+//!
+//! All states of an object are made out before the first of them is written, so that nobody reads an older one for longer than the writes
+//! take. A group is noted in the target's header while that is so (where it has snapshots): a run that follows one that was killed ends it first.
 
 use super::content::{Content, Piece, pieces};
-use super::source::{Source, Under};
+use super::group::{Noted, Unfinished};
+use super::source::{Key, Source, Under};
 use super::times::Times;
 use super::{
     EXECUTED, EXECUTING, Migration, PREPARED, Record, Records, closed, is_another_version, record_of, tell,
+    wait_for_owner,
 };
 use crate::calls::Calls;
 use crate::header::ask;
@@ -28,10 +33,16 @@ const LOOK: u64 = 256;
 /// Bytes of objects that are copied at once, and such objects.
 const BYTES: u64 = 32 << 20;
 const OBJECTS: u64 = 8;
+/// Bytes of one object's states that are kept before they are written: with more, readers see an older one for longer.
+const STATES: usize = 8 << 20;
 /// A client that wants the lock has it for so long at least, and for so many times what a group took: on each way over nobody has it
 /// for a moment, and a tool that takes it then refuses it to the client, whose write fails.
 const TURN: Duration = Duration::from_millis(500);
 const SHARE: u32 = 3;
+const TURN_MAX: Duration = Duration::from_secs(5);
+/// Who keeps the lock is asked again so often, and for so long; then the task waits for its next run.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+const ASK_FOR: Duration = Duration::from_secs(30);
 /// Of `assert_snapc_seq`: the object is older than this context.
 const IS_OLDER: u8 = 0;
 
@@ -39,7 +50,12 @@ const IS_OLDER: u8 = 0;
 type Progress<'a> = &'a (dyn Fn(u64, u64) + Send + Sync);
 
 /// One that was executed already is not executed again.
-pub async fn execute(client: &Client, migration: &Migration, progress: Progress<'_>) -> Result<()> {
+pub async fn execute(
+    client: &Client,
+    migration: &Migration,
+    unfinished: &Unfinished,
+    progress: Progress<'_>,
+) -> Result<()> {
     let name = &migration.target.name;
     let refused = |what: &str| Error::refused(Errno::EINVAL, format!("image '{name}' {what}"));
     let records = Records::read(client, migration).await?;
@@ -53,60 +69,146 @@ pub async fn execute(client: &Client, migration: &Migration, progress: Progress<
         _ => return Err(refused("is not in ready state")),
     }
     let target = migration.open_target(client).await?;
-    let done = copy_all(client, migration, &record, &target, progress).await;
+    let done = async {
+        let source = Source::open(client, &migration.source, &record, &target.inner).await?;
+        let run = Run {
+            client,
+            migration,
+            inner: &target.inner,
+            end: source.objects(),
+            source: Arc::new(source),
+            record: &record,
+            unfinished,
+            progress,
+        };
+        run.copy_all().await
+    };
+    let done = done.await;
     closed(target, done).await
 }
 
-async fn copy_all(
-    client: &Client,
-    migration: &Migration,
-    record: &Record,
-    target: &Image,
-    progress: Progress<'_>,
-) -> Result<()> {
-    let inner = &target.inner;
-    let source = Source::open(client, &migration.source, record, inner).await?;
-    let source = Arc::new(source);
-    let ready = [PREPARED, EXECUTING, EXECUTED];
-    set_states(client, migration, &ready, EXECUTING, "").await?;
-    let (end, mut percent) = (source.objects(), 0);
-    let at_once = at_once(&inner.fixed.layout);
-    let now = || client.platform().clock.monotonic();
-    let mut from = 0;
-    while from < end {
-        let to = end.min(from + LOOK);
-        let under = together::all((from..to).map(|o| source.under(o))).await?;
-        let found = (from..to).zip(under).filter_map(|(o, u)| Some((o, u?)));
-        let found: Vec<(u64, Under)> = found.collect();
-        for group in found.chunks(at_once as usize) {
-            let (source, group) = (source.clone(), group.to_vec());
-            let last = group.last().map_or(from, |(o, _)| *o);
-            let (copying, began) = (inner.clone(), now());
-            detached(async move { copying.copy_group(&source, &group).await }).await?;
-            progress(last, end);
-            if inner.is_wanted() {
-                task::sleep(TURN.max((now() - began) * SHARE)).await;
+/// Objects with the versions that our last writes have made of them; of those that others have written to since, that is another.
+type Copied = Vec<(u64, u64)>;
+
+struct Run<'a> {
+    client: &'a Client,
+    migration: &'a Migration,
+    inner: &'a Arc<Inner>,
+    source: Arc<Source>,
+    /// As it was when this run began.
+    record: &'a Record,
+    unfinished: &'a Unfinished,
+    progress: Progress<'a>,
+    /// Objects of the target that may need something of the source.
+    end: u64,
+}
+
+impl Run<'_> {
+    async fn copy_all(&self) -> Result<()> {
+        let (client, migration) = (self.client, self.migration);
+        // The target's first: where somebody else has carried it out meanwhile, the source's record stays as he has left it. A run that was cut
+        // short at its end has changed the source's alone.
+        let change = [PREPARED, EXECUTING];
+        migration.change_target(client, &change, EXECUTING, "").await?;
+        let change = [PREPARED, EXECUTING, EXECUTED];
+        migration.change_source(client, &change, EXECUTING, "").await?;
+        let has_lock = self.inner.seen().header.has(features::EXCLUSIVE_LOCK);
+        // Only where there is no lock, and so bounded by the image's objects.
+        let mut copied = Copied::new();
+        let mut keep = |some: Copied| copied.extend(some.into_iter().filter(|_| !has_lock));
+        let noted = Noted::read(self.inner).await?;
+        let under = together::all(noted.iter().map(|o| self.source.under(*o))).await?;
+        let under = noted.into_iter().zip(under).filter_map(|(o, u)| Some((o, u?)));
+        keep(self.group(0, under.collect()).await?);
+        let at_once = at_once(&self.inner.fixed.layout) as usize;
+        let (mut from, mut percent) = (0, 0);
+        while from < self.end {
+            let to = self.end.min(from + LOOK);
+            for group in self.lacking(from, to).await?.chunks(at_once) {
+                let last = group.last().map_or(from, |(o, _)| *o);
+                keep(self.group(last, group.to_vec()).await?);
+            }
+            from = to;
+            (self.progress)(to, self.end);
+            let so_far = to * 100 / self.end;
+            if so_far > percent {
+                percent = so_far;
+                let text = format!("{percent}% complete");
+                set_states(client, migration, &[EXECUTING], EXECUTING, &text).await?;
             }
         }
-        from = to;
-        progress(to, end);
-        let so_far = to * 100 / end;
-        if so_far > percent {
-            percent = so_far;
-            let text = format!("{percent}% complete");
-            set_states(client, migration, &[EXECUTING], EXECUTING, &text).await?;
-        }
+        self.finish(copied).await
     }
-    let (ending, migration, client) = (inner.clone(), migration.clone(), client.clone());
-    detached(async move {
-        // With the lock: the client has nothing under way that reads the source when it hears that it needs that no more. librbd
-        // 16.2.15 closes the source then, and ends by an assertion if a copy-up is at work on it.
-        let _writing = ending.writing().await.map_err(wait_for_owner)?;
-        set_states(&client, &migration, &[EXECUTING], EXECUTED, "").await?;
-        tell(&ending.io, &ending.header_oid).await;
-        Ok(())
-    })
-    .await
+
+    /// Objects from `from` to `to` that the source has something of, but for those that have all of it.
+    async fn lacking(&self, from: u64, to: u64) -> Result<Vec<(u64, Under)>> {
+        let under = together::all((from..to).map(|o| self.source.under(o))).await?;
+        let found: Vec<(u64, Under)> = (from..to).zip(under).filter_map(|(o, u)| Some((o, u?))).collect();
+        let times = Times::new(&self.record.snap_seqs, &[])?;
+        let view = self.inner.seen();
+        let sets = found.iter().map(|(o, _)| async {
+            match view.data.list_snaps(&self.inner.data_oid(*o)).await {
+                Ok(set) => Ok(times.is_whole(&set)),
+                Err(e) if e.is_not_found() => Ok(false),
+                Err(e) => Err(Error::from(e)),
+            }
+        });
+        let whole = together::all(sets).await?;
+        // Read behind them: what was written behind the overlap was written after that had become so small.
+        let overlap = self.inner.executing().await?.overlap;
+        let is_done = |o: u64| self.inner.fixed.layout.used(o, overlap) > 0;
+        let lacks = |((o, _), whole): &((u64, Under), bool)| !(*whole && is_done(*o));
+        Ok(found.into_iter().zip(whole).filter(lacks).map(|(found, _)| found).collect())
+    }
+
+    /// Copies these, as soon as the lock can be had; then whoever wants that has his turn. `at`: how far the run is.
+    async fn group(&self, at: u64, group: Vec<(u64, Under)>) -> Result<Copied> {
+        if group.is_empty() {
+            return Ok(Copied::new());
+        }
+        let now = || self.client.platform().clock.monotonic();
+        let asked = now();
+        let (copied, took) = loop {
+            let (copying, source, group) = (self.inner.clone(), self.source.clone(), group.clone());
+            let unfinished = self.unfinished.clone();
+            let clock = self.client.platform().clock.clone();
+            let work = async move {
+                let writing = copying.writing().await.map_err(wait_for_owner)?;
+                let (_writing, began) = (writing, clock.monotonic());
+                let _unfinished = unfinished.begin().await;
+                let copied = copying.copy_group(&source, &group).await?;
+                Ok((copied, clock.monotonic() - began))
+            };
+            match detached(work).await {
+                Err(e) if e.errno() == Errno::EBUSY && now() - asked < ASK_FOR => {
+                    (self.progress)(at, self.end);
+                    task::sleep(ASK_AGAIN).await;
+                }
+                done => break done?,
+            }
+        };
+        (self.progress)(at, self.end);
+        if self.inner.is_wanted() {
+            task::sleep((took * SHARE).clamp(TURN, TURN_MAX)).await;
+        }
+        Ok(copied)
+    }
+
+    async fn finish(&self, copied: Copied) -> Result<()> {
+        let (ending, migration, client) = (self.inner.clone(), self.migration.clone(), self.client.clone());
+        let overlap = self.record.overlap;
+        detached(async move {
+            // With the lock: the client has nothing under way that reads the source when it hears that it needs that no more. librbd
+            // 16.2.15 closes the source then, and ends by an assertion if a copy-up is at work on it.
+            let _writing = ending.writing().await.map_err(wait_for_owner)?;
+            ending.cut_again(overlap, &copied).await?;
+            Noted::forget(&ending).await?;
+            set_states(&client, &migration, &[EXECUTING], EXECUTED, "").await?;
+            tell(&ending.io, &ending.header_oid).await;
+            Ok(())
+        })
+        .await
+    }
 }
 
 /// Objects of so many bytes that are worked on at once.
@@ -127,8 +229,8 @@ impl Inner {
         is_kept && (self.releasing.load(Ordering::Acquire) || locked(&self.held).is_none())
     }
 
-    async fn copy_group(self: &Arc<Self>, source: &Source, group: &[(u64, Under)]) -> Result<()> {
-        let _writing = self.writing().await.map_err(wait_for_owner)?;
+    /// With the lock held. What it gives is of use where there is none.
+    async fn copy_group(self: &Arc<Self>, source: &Source, group: &[(u64, Under)]) -> Result<Copied> {
         let view = self.seen();
         let record = self.executing().await?;
         source.set_overlap(record.overlap);
@@ -140,15 +242,18 @@ impl Inner {
             overlap: record.overlap,
             times: &Times::new(&record.snap_seqs, &ids)?,
         };
+        if copy.times.moments.len() > 1 {
+            Noted::write(self, group.iter().map(|(object, _)| *object)).await?;
+        }
         let copied = group.iter().map(|(object, under)| async {
             let version = copy.object(*object, under).await?;
-            Ok::<_, Error>((*object, version))
+            Ok::<_, Error>(version.map(|version| (*object, version)))
         });
-        let copied = together::all(copied).await?;
-        match view.header.has(features::EXCLUSIVE_LOCK) {
-            true => Ok(()),
-            false => self.cut_again(record.overlap, &copied).await,
+        let copied: Copied = together::all(copied).await?.into_iter().flatten().collect();
+        if !view.header.has(features::EXCLUSIVE_LOCK) {
+            self.cut_again(record.overlap, &copied).await?;
         }
+        Ok(copied)
     }
 
     /// The record, if it is us who are at work.
@@ -158,9 +263,12 @@ impl Inner {
         record.filter(|r| r.state == EXECUTING).ok_or_else(stopped)
     }
 
-    /// A target without the lock may have been shrunk while the group was copied. `copied`: objects, with the versions that our last writes
-    /// have made of them: what a client has written since stays.
-    async fn cut_again(&self, overlap: u64, copied: &[(u64, Option<u64>)]) -> Result<()> {
+    /// A target without the lock may have been shrunk since these were copied, when the overlap was `overlap` at most. What a client has written
+    /// since stays.
+    async fn cut_again(&self, overlap: u64, copied: &[(u64, u64)]) -> Result<()> {
+        if copied.is_empty() {
+            return Ok(());
+        }
         let now = self.executing().await?.overlap;
         if now >= overlap {
             return Ok(());
@@ -170,10 +278,10 @@ impl Inner {
         let layout = &self.fixed.layout;
         for (object, version) in copied {
             let left = layout.used(*object, now);
-            let Some(version) = version.filter(|_| left < layout.used(*object, overlap)) else {
+            if left >= layout.used(*object, overlap) {
                 continue;
-            };
-            let cut = Operation::new().assert_version(version);
+            }
+            let cut = Operation::new().assert_version(*version);
             let cut = match left {
                 0 => cut.remove(),
                 left => cut.truncate(left),
@@ -187,14 +295,6 @@ impl Inner {
     }
 }
 
-/// Somebody keeps the lock: it is waited for, as for one who has the image open.
-fn wait_for_owner(e: Error) -> Error {
-    match e.errno() {
-        Errno::EROFS => Error::refused(Errno::EBUSY, e.to_string()),
-        _ => e,
-    }
-}
-
 /// A group of objects on its way, by what the target's header said when it began.
 struct Copy<'a> {
     target: &'a Inner,
@@ -203,6 +303,25 @@ struct Copy<'a> {
     /// That of the record.
     overlap: u64,
     times: &'a Times,
+}
+
+/// States of one object that are to be written, and what became of those before.
+#[derive(Default)]
+struct States {
+    /// By their moments.
+    made: Vec<(usize, Vec<Piece>)>,
+    bytes: usize,
+    begun: bool,
+    version: Option<u64>,
+    refused: bool,
+}
+
+impl States {
+    fn add(&mut self, at: usize, made: Vec<Piece>, bytes: usize) {
+        self.begun = true;
+        self.bytes += bytes;
+        self.made.push((at, made));
+    }
 }
 
 impl Copy<'_> {
@@ -222,8 +341,7 @@ impl Copy<'_> {
         let mut key = None;
         // Since the newest snapshot of the target that is behind us.
         let mut changed = false;
-        let mut written = false;
-        let (mut version, mut refused) = (None, false);
+        let mut states = States::default();
         for (at, moment) in self.times.moments.iter().enumerate() {
             let now_key = self.source.key(object, at, under);
             let now = match key.as_ref() == Some(&now_key) {
@@ -236,39 +354,65 @@ impl Copy<'_> {
                 .mark_snaps(object, moment.snap, now.is_some(), changed)
                 .await?;
             if !made.is_empty() {
-                if !written {
+                if !states.begun {
                     self.target.mark(object, EXISTS).await?;
                 }
-                written = true;
-                match self.write(&oid, at, made).await? {
-                    Some(new) => version = Some(new),
-                    None => refused = true,
+                states.add(at, made, now.as_ref().map_or(0, |data| data.len()));
+                if states.bytes >= STATES {
+                    self.write_all(&oid, &mut states).await?;
                 }
             }
             (before, key) = (now, Some(now_key));
         }
-        if written {
+        self.write_all(&oid, &mut states).await?;
+        if states.begun {
             self.mark_head(object, before.is_some(), changed).await?;
         }
         // A client may have been faster, where the target has no lock.
-        if refused {
+        if states.refused {
             let set = self.view.data.list_snaps(&oid).await?;
             self.check_snaps(object, under, &set).await?;
         }
-        Ok(version)
+        Ok(states.version)
+    }
+
+    async fn write_all(&self, oid: &str, states: &mut States) -> Result<()> {
+        if states.made.is_empty() {
+            return Ok(());
+        }
+        // Where somebody has ended the migration meanwhile the source may have gone: what was read of it is worth nothing then.
+        self.target.executing().await?;
+        states.bytes = 0;
+        for (at, made) in std::mem::take(&mut states.made) {
+            match self.write(oid, at, made).await? {
+                Some(new) => states.version = Some(new),
+                None => states.refused = true,
+            }
+        }
+        Ok(())
     }
 
     /// Of an object that the target's head does not read from the source, but snapshots do (the source was larger then): a client that writes to it, since the target
-    /// has grown, copies nothing for the snapshots, and their states cannot be put below its own any more.
+    /// has grown, copies nothing for the snapshots, and their states cannot be put below its own any more. Two that differ have a clone each,
+    /// unless it came between the two.
     async fn check_snaps(&self, object: u64, under: &Under, set: &SnapSet) -> Result<()> {
         if self.target.fixed.layout.used(object, self.overlap) > 0 {
             return Ok(());
         }
+        let mut before: Option<(Key, Content, Option<u64>)> = None;
         for (at, moment) in self.times.moments.iter().enumerate() {
             let Some(snap) = moment.snap.filter(|s| *s != NOSNAP) else {
                 continue;
             };
-            if state_at(set, snap).is_none() && self.source.content(object, at, under).await?.is_some() {
+            let (key, clone) = (self.source.key(object, at, under), state_at(set, snap));
+            let content = match &before {
+                Some((same, content, _)) if *same == key => content.clone(),
+                _ => self.source.content(object, at, under).await?,
+            };
+            let is_mixed = before
+                .as_ref()
+                .is_some_and(|(_, old, shared)| clone.is_some() && *shared == clone && *old != content);
+            if clone.is_none() && content.is_some() || is_mixed {
                 let name = self.view.header.snap(snap).map_or("", |s| s.name.as_str());
                 let what = format!(
                     "object {} of the target was written before it had what snapshot '{name}' has in it: \
@@ -277,6 +421,7 @@ impl Copy<'_> {
                 );
                 return Err(Error::refused(Errno::EINVAL, what));
             }
+            before = Some((key, content, clone));
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ mod children;
 mod commit;
 mod content;
 mod execute;
+mod group;
 mod lookup;
 mod old;
 mod records;
@@ -26,6 +27,7 @@ mod times;
 pub use abort::abort;
 pub use commit::commit;
 pub use execute::execute;
+pub use group::Unfinished;
 pub use lookup::{Standing, find};
 
 use records::{Records, is_another_version, record_of};
@@ -41,6 +43,7 @@ use client::{Client, IoCtx, Operation};
 use denc::Encode;
 use objclass::rbd::types::Migration as Record;
 use std::time::Duration;
+use types::Errno;
 
 /// States of a record.
 pub const PREPARED: u8 = 2;
@@ -101,6 +104,14 @@ async fn forget(io: &IoCtx, header: &str) -> Result<()> {
     ask(io, header, op).await?;
     tell(io, header).await;
     Ok(())
+}
+
+/// Somebody keeps the lock: it is waited for, as for one who has the image open.
+fn wait_for_owner(e: Error) -> Error {
+    match e.errno() {
+        Errno::EROFS | Errno::ETIMEDOUT => Error::refused(Errno::EBUSY, e.to_string()),
+        _ => e,
+    }
 }
 
 /// Whoever has the image open reads its header again.
