@@ -31,6 +31,8 @@ pub struct Turns<W, const N: usize> {
     longest: Longest<W>,
     last_line: Option<Duration>,
     left_out: u64,
+    /// All turns that have ended.
+    all: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -55,7 +57,13 @@ impl<W: Default + fmt::Display, const N: usize> Turns<W, N> {
             longest: Longest::default(),
             last_line: None,
             left_out: 0,
+            all: Duration::ZERO,
         }
+    }
+
+    /// How long the loop was in turns since its start: what it did not wait.
+    pub fn spent(&self) -> Duration {
+        self.all
     }
 
     /// The loop's wait has ended.
@@ -103,6 +111,7 @@ impl<W: Default + fmt::Display, const N: usize> Turns<W, N> {
     /// The turn ends. A line for the log, if it was long and one is due.
     pub fn end(&mut self, now: Duration) -> Option<Line<'_, W, N>> {
         let took = now.saturating_sub(self.began.take()?);
+        self.all += took;
         if took <= LONG {
             return None;
         }

@@ -143,6 +143,12 @@ const TABLE: &[Spec] = &[
         },
     ),
     spec(
+        "dump_op_stages",
+        "where operations spend their time, counted since somebody asked",
+        facts::stages,
+    )
+    .with(&[word("dump_op_stages"), arg("seconds", "CephInt").optional()]),
+    spec(
         "dump_ops_in_flight",
         "operations not answered yet",
         |osd, args| Ok(osd.dump_ops(Duration::ZERO, &from(args)).into()),

@@ -34,6 +34,11 @@ impl Key {
         })
     }
 
+    /// Pool, namespace, id.
+    pub fn parts(&self) -> (PoolId, &[u8], &[u8]) {
+        (self.pool, &self.namespace, &self.id)
+    }
+
     /// Keeps no message's buffer.
     fn own(&self) -> Self {
         Self {

@@ -8,6 +8,7 @@
 
 pub mod history;
 pub mod shown;
+pub mod stages;
 
 use bytes::Bytes;
 use history::{Done, History, Steps};
@@ -68,6 +69,11 @@ impl InList {
         if let Some(op) = self.ops.0.borrow_mut().live.get_mut(&self.id) {
             op.reached_pg = Some(now);
         }
+    }
+
+    /// What is kept of it.
+    pub fn look<T>(&self, f: impl FnOnce(&LiveOp) -> T) -> Option<T> {
+        self.ops.0.borrow().live.get(&self.id).map(f)
     }
 
     /// Its answer goes out.

@@ -11,7 +11,8 @@ use crate::maps;
 use crate::membership::Membership;
 use crate::merging::Merges;
 use crate::meters::Meters;
-use crate::ops::{InList, Ops};
+use crate::ops::stages::{Passed, Stages, Whose};
+use crate::ops::{InList, LiveOp, Ops};
 use crate::pace::Latency;
 use crate::peering::Ahead;
 use crate::peers::{Copied, Peers};
@@ -29,7 +30,7 @@ use crate::waiting::Until;
 use cluster::PgProposal;
 use io::{Clock, Random};
 use messages::osd::peer::KIND as PEER;
-use messages::osd::{MCommand, MOSDOp, MOSDOpReply, kind};
+use messages::osd::{MCommand, MOSDOp, MOSDOpReply, flag, kind};
 use metastore::ClusterHandle;
 use msgr::Message;
 use net::{ConnId, Connections, NetEvent};
@@ -89,6 +90,7 @@ pub struct Osd {
     pub notify_bytes: pg::NotifyBytes,
     pub ops: Ops,
     pub images: Images,
+    pub stages: Stages,
     pub qos: Qos,
     pub bench: Option<Box<Bench>>,
     /// What somebody told this run of the OSD to go by, whatever the central configuration says.
@@ -174,6 +176,7 @@ impl Osd {
             scrubs: Scrubs::default(),
             ops: Ops::default(),
             images: Images::default(),
+            stages: Stages::default(),
             qos: Qos::default(),
             bench: None,
             told_options: BTreeMap::new(),
@@ -257,6 +260,9 @@ impl Osd {
             if let Some(charged) = op.charged {
                 self.qos.answered(charged, out_bytes);
             }
+            if self.stages.is_on() {
+                self.count_stages(op, permit, u64::from(op.in_bytes) + out_bytes, now);
+            }
             if let Some(image) = &op.image {
                 let done = images::Done {
                     flags: op.flags,
@@ -268,6 +274,25 @@ impl Osd {
                     self.meters.osd.image_ops_uncounted.inc();
                 }
             }
+        }
+    }
+
+    fn count_stages(&mut self, op: &InFlight, permit: &Permit, bytes: u64, now: Duration) {
+        let is_write = op.flags & flag::WRITE != 0;
+        let of = |live: &LiveOp| {
+            let whose = Whose::of(live.pg.pool, op.image.as_ref(), live.client.name, is_write);
+            (whose, live.client.addr, live.reached_pg)
+        };
+        if let Some((whose, addr, reached_pg)) = op.listed.as_ref().and_then(|listed| listed.look(of)) {
+            let passed = Passed {
+                bytes,
+                since: op.since,
+                reached_pg,
+                executed: permit.executed,
+                answered: now,
+                last: permit.last,
+            };
+            self.stages.count(whose, addr, &passed);
         }
     }
 
@@ -382,6 +407,7 @@ impl Osd {
         self.note_clean();
         self.remember_ops();
         self.images.forget(self.clock.monotonic());
+        self.stages.turn(self.clock.monotonic());
         self.end_deaf();
         self.measure();
         self.share_memory();

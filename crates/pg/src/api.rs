@@ -22,6 +22,8 @@ pub struct Permit {
     pub rider: Option<Box<dyn Any>>,
     /// When the operation was executed; from then on it is only its answer that waits.
     pub executed: Option<Duration>,
+    /// The other OSD whose word the answer had waited for last; None: for nobody's, or for the disk here.
+    pub last: Option<OsdId>,
 }
 
 impl Permit {
@@ -29,6 +31,7 @@ impl Permit {
         Self {
             rider: Some(Box::new(rider)),
             executed: None,
+            last: None,
         }
     }
 }

@@ -71,7 +71,8 @@ impl Pg {
         };
         let done = call(&mut *self.backend, &mut lent);
         // Answers that waited for nothing else go.
-        self.front.confirm(self.backend.confirmed(), ctx.out);
+        let by = self.backend.last_to_confirm();
+        self.front.confirm(self.backend.confirmed(), by, ctx.out);
         done
     }
 

@@ -55,6 +55,8 @@ pub enum Command {
     Tell(Tell),
     /// Limit what clients may do per second: to an image, a namespace, a pool, or by user
     Qos(crate::qos::Args),
+    /// Say why an image, a pool or a client is slow: where its operations spend their time, and what accounts for it
+    Why(crate::why::args::Args),
     /// Users and keys of the S3 gateway, and a gateway in front of another cluster
     #[cfg(feature = "s3")]
     S3(crate::s3::args::S3),

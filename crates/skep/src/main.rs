@@ -20,6 +20,7 @@ mod service;
 mod store;
 mod tell;
 mod up;
+mod why;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
             | args::Command::Preflight(_)
             | args::Command::Tell(_)
             | args::Command::Qos(_)
+            | args::Command::Why(_)
             | args::Command::Completion(_)
             | args::Command::Man(_)
     );
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         args::Command::Tell(a) => tell::run(a),
         args::Command::Mount(a) => mount::run(a),
         args::Command::Qos(a) => qos::run(a),
+        args::Command::Why(a) => why::run(a),
         #[cfg(feature = "s3")]
         args::Command::S3(a) => s3::run(a),
         args::Command::Completion(a) => manual::completion(a),

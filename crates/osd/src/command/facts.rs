@@ -5,8 +5,9 @@ use crate::osd::Osd;
 use cluster::{Change, Changes};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::time::Duration;
 use types::clusterlog::LogLevel;
-use types::{EntityName, release};
+use types::{EntityName, Errno, release};
 
 /// Characters of a message for the cluster log.
 const MESSAGE_MAX: usize = 4096;
@@ -117,4 +118,29 @@ pub fn cluster_log(osd: &mut Osd, args: &Args<'_>) -> Answer {
         }
     });
     Ok(Value::String(String::new()).into())
+}
+
+/// Sums since the first question; they are kept for `seconds` (60) from now on, or as long as somebody goes on asking.
+pub fn stages(osd: &mut Osd, args: &Args<'_>) -> Answer {
+    let seconds = u64::try_from(args.int("seconds").unwrap_or(60));
+    let seconds = seconds.map_err(|_| (Errno::EINVAL, "'seconds' is negative".to_string()))?;
+    let now = osd.clock.monotonic();
+    osd.stages.ask(now, Duration::from_secs(seconds));
+    let (samples, sum) = osd.disk_time.sampled();
+    let trips = osd.links.trips();
+    let trips = trips.map(|(peer, trip)| json!({"osd": peer, "seconds": trip.as_secs_f64()}));
+    let here = json!({
+        "commits": {"samples": samples, "seconds": sum.as_secs_f64()},
+        "loop_seconds": osd.turns.spent().as_secs_f64(),
+        "recovery_bytes": osd.meters.osd.recovery_bytes.get(),
+        "scrub_bytes": osd.meters.osd.scrub_bytes.get(),
+        "in_flight": osd.ops.len(),
+        "limits": osd.dump_qos()["limits"].take(),
+        "round_trips": trips.collect::<Vec<_>>(),
+    });
+    let mut told = osd.stages.json(now);
+    told["osd"] = json!(osd.id);
+    told["now"] = json!(now.as_secs_f64());
+    told["here"] = here;
+    Ok(told.into())
 }

@@ -152,6 +152,10 @@ pub(crate) trait Backend: fmt::Debug {
     fn durable(&mut self, seq: Seq, lent: &mut Lent<'_>);
     /// The newest transaction that answers may show; asked after every call.
     fn confirmed(&self) -> Seq;
+    /// Whose word was heard last; None: that of the disk here. Of use in the call that raises [`Backend::confirmed`].
+    fn last_to_confirm(&self) -> Option<OsdId> {
+        None
+    }
     /// It wants to hear of [`Backend::durable`].
     fn waits_for_durability(&self) -> bool;
 

@@ -6,6 +6,7 @@
 
 use crate::{Output, Seq};
 use std::collections::BTreeMap;
+use types::OsdId;
 
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
@@ -68,13 +69,19 @@ impl Commits {
         waiting.map(|(_, output)| output)
     }
 
-    pub fn advance(&mut self, committed: Seq, out: &mut Vec<Output>) {
+    /// `by`: the other OSD that has said so last.
+    pub fn advance(&mut self, committed: Seq, by: Option<OsdId>, out: &mut Vec<Output>) {
         self.committed = self.committed.max(committed);
         while let Some(e) = self.waiting.first_entry() {
             if *e.key() > self.committed {
                 break;
             }
-            out.extend(e.remove().into_iter().map(|(_, output)| output));
+            out.extend(e.remove().into_iter().map(|(_, mut output)| {
+                if let Output::Reply { permit, .. } = &mut output {
+                    permit.last = by;
+                }
+                output
+            }));
         }
     }
 }

@@ -33,7 +33,7 @@ use commit::Commits;
 use parked::Parked;
 use std::collections::VecDeque;
 use std::time::Duration;
-use types::HObject;
+use types::{HObject, OsdId};
 use wake::Wake;
 use watch::WatchTable;
 
@@ -87,8 +87,8 @@ impl Front {
     }
 
     /// Lets answers go that wait for no more than this.
-    pub fn confirm(&mut self, seq: Seq, out: &mut Vec<Output>) {
-        self.commits.advance(seq, out);
+    pub fn confirm(&mut self, seq: Seq, by: Option<OsdId>, out: &mut Vec<Output>) {
+        self.commits.advance(seq, by, out);
     }
 
     /// Answers that will never leave from here.

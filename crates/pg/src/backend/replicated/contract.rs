@@ -78,6 +78,10 @@ impl Backend for Replicated {
         self.confirmed
     }
 
+    fn last_to_confirm(&self) -> Option<OsdId> {
+        self.last_word
+    }
+
     /// Repairs do, and so do learners, who are given what is durable on all of `in_sync`.
     fn waits_for_durability(&self) -> bool {
         self.repair_waits_for_flush() || self.members.values().any(|m| m.waits_for_durability())

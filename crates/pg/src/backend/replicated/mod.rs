@@ -91,6 +91,8 @@ pub(crate) struct Replicated {
     sifted: Option<Duration>,
     /// The newest transaction that answers may show: it never goes back.
     confirmed: Seq,
+    /// Whose word about transactions was heard last; None: the disk's here.
+    last_word: Option<OsdId>,
     /// A proposal is on its way, since then.
     proposal: Option<Duration>,
     /// Proposed additions whose outcome is not known: answers wait for them, too.
@@ -388,6 +390,7 @@ impl Replicated {
     }
 
     fn applied(&mut self, from: OsdId, number: u64, ctx: &mut Lent<'_>) {
+        self.last_word = Some(from);
         if let Some(m) = self.members.get_mut(&from) {
             m.applied(number);
         }
@@ -521,6 +524,7 @@ impl Replicated {
 
     fn durable_here(&mut self, seq: Seq, ctx: &mut Lent<'_>) {
         self.durable = self.durable.max(seq);
+        self.last_word = None;
         self.release_committed(ctx);
         if self.members.values().any(Member::waits_for_durability) {
             self.go_on_catching_up(ctx);
