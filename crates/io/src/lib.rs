@@ -6,6 +6,7 @@ pub mod clock;
 pub mod disk;
 pub mod files;
 pub mod group;
+pub mod key_file;
 pub mod log;
 pub mod log_file;
 pub mod machine;

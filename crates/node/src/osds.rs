@@ -291,12 +291,15 @@ fn recipe(
         what: e.to_string(),
     };
     let memory = osd::Memory::of(settings.osd_memory.unwrap_or(osd::MEMORY_DEFAULT));
+    let keys = start.osd_keys.as_deref().map(io::key_file::KeyFile::read);
+    let keys = keys.transpose().map_err(|what| Error::Osd { id, what })?;
     let mut options = store::Options {
         osd_id: id,
         fsid: settings.fsid()?,
         max_bytes: settings.osd_size,
         disk_io: start.disk_io,
         device: start.devices.get(index).cloned(),
+        keys,
         ..store::Options::for_memory(memory.store)
     };
     if let Some(keep) = settings.keep_free {

@@ -34,6 +34,8 @@ pub struct StartOptions {
     /// The OSDs live in what the host can spare.
     pub spare: Option<bool>,
     pub disk_io: io::disk::Mode,
+    /// A file with keys for OSDs that are encrypted; new ones are, where it is given.
+    pub osd_keys: Option<PathBuf>,
     /// Threads that the OSDs of one file system share.
     pub osd_threads: Option<NonZeroUsize>,
     /// This machine's name in the CRUSH tree.

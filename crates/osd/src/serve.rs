@@ -497,6 +497,8 @@ fn boot(
     if !c.disk.is_empty() {
         metadata.insert("devices".to_string(), c.disk.clone());
     }
+    let is_sealed = c.dir.join(io::disk::sealed::FILE).exists();
+    metadata.insert("encrypted".to_string(), u8::from(is_sealed).to_string());
     let versions = types::release::VERSION_FACTS;
     metadata.extend(versions.map(|(k, v)| (k.to_string(), v.to_string())));
     OsdBoot {

@@ -190,14 +190,6 @@ impl Key {
         derived(self, &tag.0, DATA).map(DataKey)
     }
 
-    /// None: it is no base64 of 256 bits.
-    pub fn from_text(text: &str) -> Option<Self> {
-        let mut bytes = STANDARD.decode(text).ok()?;
-        let key = Self::new(&bytes);
-        bytes.fill(0);
-        key
-    }
-
     /// An ETag that tells nothing of what is sealed to who has not its key.
     pub fn etag(&self, md5: &str) -> String {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);

@@ -195,6 +195,10 @@ pub struct Up {
     /// What this process runs, kept for later starts: mon, osd. One alone needs --etcd [default: all]
     #[arg(long, value_name = "ROLE", value_delimiter = ',', value_parser = role_parser(), num_args = 1..)]
     pub roles: Vec<String>,
+    /// File with keys: OSDs that are made by this start are encrypted where they lie. Lines with a name and 32 bytes in base64; the first one is
+    /// used, all of them open. Later starts need it, too
+    #[arg(long, value_name = "FILE")]
+    pub osd_keys: Option<PathBuf>,
     /// How data files are used: past the page cache and by io_uring where the host can, or by simpler ways
     #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
     pub disk_io: DiskIo,

@@ -83,6 +83,7 @@ pub fn options(args: &args::Up) -> StartOptions {
             args::DiskIo::Direct => io::disk::Mode::Direct,
             args::DiskIo::Plain => io::disk::Mode::Plain,
         },
+        osd_keys: args.osd_keys.clone(),
         osd_threads: args.osd_threads,
         roles: (!args.roles.is_empty()).then(|| args.roles.clone()),
         allow_pool_delete: args.allow_pool_delete,

@@ -88,14 +88,14 @@ impl Store {
 
     /// Like [`Store::check`]; `progress` is called many times a second. The index's own checksums first.
     pub fn check_with(dir: &Path, options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Report> {
-        let disk = ReadOnlyDisk::new(dir);
+        let disk = open::unsealed(Arc::new(ReadOnlyDisk::new(dir)), options)?;
         let mut report = Report::default();
         // Its lock holds until the end, so that nobody starts to serve the store in between.
-        let (lock, superblock) = open::identify(&disk, options)?;
+        let (lock, superblock) = open::identify(&*disk, options)?;
         report.identity = Some(superblock.identity);
-        let index = open::open_index_file(&disk, &superblock)?;
+        let index = open::open_index_file(&*disk, &superblock)?;
         match RedbIndex::verify(&disk.name(), index, options.index_cache_bytes) {
-            Ok(()) => walk(&disk, options, &mut report, progress)?,
+            Ok(()) => walk(&*disk, options, &mut report, progress)?,
             Err(e) => report.take(e)?,
         }
         drop(lock);
@@ -104,6 +104,7 @@ impl Store {
 
     /// Verifies what a disk of any kind holds, but not the index's own checksums.
     pub fn check_on(disk: Arc<dyn Disk>, options: &Options) -> Result<Report> {
+        let disk = open::unsealed(disk, options)?;
         let mut report = Report::default();
         walk(&*disk, options, &mut report, &mut |_| {})?;
         Ok(report)

@@ -19,7 +19,7 @@ use crate::state::State;
 use crate::superblock::{self, Superblock};
 use crate::{Error, Options, Result};
 use bytes::Bytes;
-use io::disk::{Disk, DiskFile};
+use io::disk::{Disk, DiskFile, sealed};
 use std::io::ErrorKind;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -162,6 +162,16 @@ fn index_file(file: Arc<dyn DiskFile>, s: &Superblock) -> std::io::Result<Arc<dy
         0 => Ok(file),
         _ => Ok(Arc::new(Checked::over(file)?)),
     }
+}
+
+/// The disk as a store that may be encrypted is read from it and written to it.
+pub fn unsealed(disk: Arc<dyn Disk>, options: &Options) -> Result<Arc<dyn Disk>> {
+    let name = disk.name();
+    sealed::over(disk, options.keys.as_ref()).map_err(|e| seal_error(&name, e))
+}
+
+pub fn seal_error(path: &str, e: std::io::Error) -> Error {
+    Error::io(path, "open its seal", e)
 }
 
 fn open_error(path: &str, e: std::io::Error) -> Error {

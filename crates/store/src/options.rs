@@ -2,6 +2,7 @@
 
 use crate::background::Driver;
 use io::disk::Disk;
+use io::key_file::KeyFile;
 use std::path::PathBuf;
 use std::sync::Arc;
 use types::{OsdId, Uuid};
@@ -55,6 +56,8 @@ pub struct Options {
     /// The owner calls [`turned`](crate::Store::turned) when [`log_fd`](crate::Store::log_fd) turns readable. So it may write small batches
     /// itself, where the disk can; false: all are written beside it, and the waker says so.
     pub own_log: bool,
+    /// Keys for stores that are encrypted where they lie; one that is made gets encrypted where there are any.
+    pub keys: Option<KeyFile>,
     /// Without threads: who does their work in the owner's place.
     pub driver: Option<Arc<dyn Driver>>,
     /// In place of the directory: for simulation.
@@ -85,6 +88,7 @@ impl Default for Options {
             checkpoint_after: std::time::Duration::from_secs(5),
             threads: true,
             own_log: false,
+            keys: None,
             driver: None,
             disk: None,
         }

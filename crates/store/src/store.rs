@@ -18,7 +18,7 @@ use crate::state::State;
 use crate::superblock::{FEATURES_AT_OPEN, Superblock};
 use crate::{Counters, Error, Identity, OmapPage, Options, Result, Seq, Stat, Ticket, Waker};
 use bytes::Bytes;
-use io::disk::{Disk, DiskFile, HostDisk, Space};
+use io::disk::{Disk, DiskFile, HostDisk, Space, sealed};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -86,10 +86,12 @@ impl Store {
         let disk = HostDisk::new(dir);
         disk.create_dir()
             .map_err(|e| Error::io(&disk.name(), "create the directory", e))?;
-        open::mkfs(&disk, options)
+        Self::mkfs_on(Arc::new(disk), options)
     }
 
     pub fn mkfs_on(disk: Arc<dyn Disk>, options: &Options) -> Result<()> {
+        let name = disk.name();
+        let disk = sealed::make(disk, options.keys.as_ref()).map_err(|e| open::seal_error(&name, e))?;
         open::mkfs(&*disk, options)
     }
 
@@ -103,6 +105,7 @@ impl Store {
     }
 
     pub fn open_on(disk: Arc<dyn Disk>, options: &Options, waker: Waker) -> Result<Store> {
+        let disk = open::unsealed(disk, options)?;
         let Loaded {
             path,
             file,

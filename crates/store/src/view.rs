@@ -43,23 +43,24 @@ pub struct Salvage {
 impl View {
     /// The store in `dir`; any OSD's with [`Options::ANY_OSD`].
     pub fn open(dir: &Path, options: &Options) -> Result<Self> {
-        Self::load(&ReadOnlyDisk::new(dir), options, true)
+        Self::load(Arc::new(ReadOnlyDisk::new(dir)), options, true)
     }
 
     /// As of the last checkpoint: for a store whose log is damaged. What is newer is not seen; a block that a
     /// checkpoint under way had overwritten in place reads as damaged.
     pub fn open_without_log(dir: &Path, options: &Options) -> Result<Self> {
-        Self::load(&ReadOnlyDisk::new(dir), options, false)
+        Self::load(Arc::new(ReadOnlyDisk::new(dir)), options, false)
     }
 
-    fn load(disk: &dyn Disk, options: &Options, with_log: bool) -> Result<Self> {
+    fn load(disk: Arc<dyn Disk>, options: &Options, with_log: bool) -> Result<Self> {
+        let disk = open::unsealed(disk, options)?;
         let Loaded {
             superblock,
             state,
             index,
             replayed,
             ..
-        } = open::load_from(disk, options, with_log)?;
+        } = open::load_from(&*disk, options, with_log)?;
         Ok(Self {
             state,
             _index: index,

@@ -17,6 +17,7 @@ mod buffer;
 mod host;
 mod pool;
 mod readonly;
+pub mod sealed;
 pub mod sim;
 mod uring;
 mod uring_writes;

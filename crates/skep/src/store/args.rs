@@ -33,6 +33,9 @@ pub struct Check {
     /// Directory of one OSD, e.g. /var/lib/skep/osd.0
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
+    /// File with the keys of a store that is encrypted (as --osd-keys of `skep up`)
+    #[arg(long, value_name = "FILE")]
+    pub keys: Option<PathBuf>,
     /// Output format
     #[arg(short, long, value_enum, default_value = "plain")]
     pub format: Format,
@@ -43,6 +46,9 @@ pub struct Dump {
     /// Directory of one OSD, e.g. /var/lib/skep/osd.0
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
+    /// File with the keys of a store that is encrypted (as --osd-keys of `skep up`)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub keys: Option<PathBuf>,
     /// Output format
     #[arg(short, long, value_enum, default_value = "plain", global = true)]
     pub format: Format,
@@ -154,6 +160,9 @@ pub struct Bench {
         default_value = "sequential-write,overwrite,read-cold,read-warm,sequential-read"
     )]
     pub only: Vec<Test>,
+    /// Encrypt the data, with keys of this file: what that costs
+    #[arg(long, value_name = "FILE")]
+    pub keys: Option<PathBuf>,
     /// How the data file is used
     #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
     pub disk_io: DiskIo,

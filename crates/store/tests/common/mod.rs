@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 use io::disk::sim::{Dice, SimDisk};
+use io::key_file::KeyFile;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -27,8 +28,13 @@ pub fn options() -> Options {
         object_bytes_max: 1 << 30,
         threads: false,
         own_log: true,
+        keys: Some(keys()),
         ..Options::default()
     }
+}
+
+pub fn keys() -> KeyFile {
+    KeyFile::parse("test MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=").unwrap()
 }
 
 /// Every other run, by its number, compresses what it writes; by turns with each algorithm, and in blobs of few blocks so that
@@ -53,10 +59,34 @@ pub fn fresh() -> SimDisk {
     static TEMPLATE: std::sync::OnceLock<SimDisk> = std::sync::OnceLock::new();
     let template = TEMPLATE.get_or_init(|| {
         let disk = SimDisk::new();
+        let plain = Options {
+            keys: None,
+            ..options()
+        };
+        Store::mkfs_on(Arc::new(disk.clone()), &plain).unwrap();
+        disk
+    });
+    template.copy()
+}
+
+/// The same, encrypted.
+pub fn fresh_sealed() -> SimDisk {
+    static TEMPLATE: std::sync::OnceLock<SimDisk> = std::sync::OnceLock::new();
+    let template = TEMPLATE.get_or_init(|| {
+        let disk = SimDisk::new();
         Store::mkfs_on(Arc::new(disk.clone()), &options()).unwrap();
         disk
     });
     template.copy()
+}
+
+/// Of every four one is encrypted, by its number; of every two one has a queue for durable writes.
+pub fn fresh_of(number: u64) -> SimDisk {
+    let disk = match number % 4 {
+        3 => fresh_sealed(),
+        _ => fresh(),
+    };
+    with_queues(disk, number)
 }
 
 /// Every other one, by its number, has a queue for durable writes.

@@ -94,7 +94,7 @@ fn random_runs_survive_cuts() {
     let wanted = cuts_wanted() / 4;
     let (mut cuts, mut seed) = (0, 0);
     while cuts < wanted {
-        cuts += on_all_cores(8, |n| random_run(seed + n, with_queues(fresh(), seed + n)));
+        cuts += on_all_cores(8, |n| random_run(seed + n, fresh_of(seed + n)));
         seed += 8;
     }
     println!("random runs: {seed} of 400 steps, {cuts} cuts");
@@ -105,7 +105,7 @@ fn random_runs_survive_cuts() {
 #[test]
 fn many_lives() {
     on_all_cores(20, |seed| {
-        let mut disk = with_queues(fresh(), seed);
+        let mut disk = fresh_of(seed);
         let mut model = Model::default();
         let mut g = Generator::new(seed);
         for life in 0..8 {
