@@ -126,7 +126,7 @@ impl Where {
 pub struct Up {
     #[command(flatten)]
     pub place: Where,
-    /// Number of OSDs; may grow at a later start [default: 3 at the first start]
+    /// Number of OSDs, 1 to 64; may grow at a later start [default: 3 at the first start]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub osds: Option<u32>,
     /// Block device for an OSD (its log and data; the index stays in the directory), used whole; once for each OSD.
@@ -158,7 +158,7 @@ pub struct Up {
     /// Memory budget of one OSD, all caches and queues together, kept for later starts; at least 64M [default: 256M]
     #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub osd_memory: Option<u64>,
-    /// Free space of the host's file system that is left untouched, in bytes (20G) or percent of its size (10%),
+    /// Free space of the host's file system that is left untouched, in bytes (20G) or percent of its size (10%, at most 95%),
     /// kept for later starts [default: 256M]
     #[arg(long, value_name = "SPACE", value_parser = parse_keep_free)]
     pub keep_free: Option<KeepFree>,
