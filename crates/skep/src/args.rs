@@ -28,7 +28,7 @@ pub enum Command {
     /// Look at a machine before its first start: disks, memory, clock, ports, etcd; takes the options of `up`
     Preflight(Preflight),
     /// Show whether the store runs, its health, usage and addresses
-    Status(Status),
+    Status(StatusOf),
     /// Show what is blocked or slow, what it waits for, and what to do next
     Doctor(Status),
     /// Print the ceph.conf for clients of this store
@@ -432,6 +432,16 @@ pub struct Status {
 }
 
 #[derive(Debug, ClapArgs)]
+pub struct StatusOf {
+    #[command(flatten)]
+    pub status: Status,
+    /// Only say whether the cluster is whole, by the exit status, too: every OSD that is in is up, every placement group active
+    /// and clean. Asked where a monitor runs; for whoever restarts one machine after the other
+    #[arg(long, conflicts_with = "format")]
+    pub whole: bool,
+}
+
+#[derive(Debug, ClapArgs)]
 pub struct Down {
     #[command(flatten)]
     pub place: Where,
@@ -476,6 +486,7 @@ mod tests {
             "up",
             "status",
             "doctor -f json",
+            "status --whole --data d",
             "conf",
             "down",
             "store check d",
