@@ -5,7 +5,7 @@
 
 pub mod acting;
 
-use acting::{ACTING, Acting};
+use acting::Acting;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -97,7 +97,7 @@ pub fn notice(name: &str, section: &str) -> Option<String> {
         }
         (_, "client") => format!("note: {name} is kept, and does nothing for clients"),
         (_, k) if of_clients && k != "global" => {
-            format!("note: {name} is kept, but Skep's daemons do not use it: set it for client")
+            format!("note: {name} is kept, and does nothing for {section}: clients alone read it")
         }
         _ => format!("note: {name} is kept, but Skep's daemons do not use it: it does nothing"),
     })
@@ -319,6 +319,7 @@ fn real(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use acting::ACTING;
 
     #[test]
     fn values() {

@@ -3,7 +3,7 @@
 //! Everything is read as the client's entity, and nothing is made or changed: rights to read the system pool are all that it takes. Secrets
 //! are not read. A record that cannot be read hides no other.
 
-use crate::accounts::{USERS, User, keys_prefix, row};
+use crate::accounts::{USERS, User, all_rows, keys_prefix, row};
 use crate::amount::Count;
 use crate::buckets::{BUCKETS, Bucket, Buckets, owned_prefix, settings_row};
 use crate::container::Acl;
@@ -13,7 +13,7 @@ use crate::history::Versioning;
 use crate::index::{Index, SPLIT_AT};
 use crate::policy::Policy;
 use crate::quota::{Limits, Quota};
-use crate::rados::{Look, PAGE, Pool};
+use crate::rados::{Look, Pool};
 use crate::settings::Settings;
 use crate::{Clock, Result};
 use bytes::Bytes;
@@ -180,11 +180,11 @@ impl<P: Pool> Survey<P> {
         })
     }
 
-    /// Rows that begin so: a page has room for all that a user may have.
+    /// Rows that begin so: of one user, who has a bounded number of them.
     async fn count(&self, oid: &str, prefix: Bytes) -> Result<u64> {
-        match self.pool.look(oid, Look::rows(&prefix, &prefix, PAGE)).await {
+        match all_rows(&self.pool, oid, &prefix).await {
             Err(e) if e.is_not_found() => Ok(0),
-            other => Ok(other?.rows.len() as u64),
+            other => Ok(other?.len() as u64),
         }
     }
 }

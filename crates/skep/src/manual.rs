@@ -148,7 +148,8 @@ mod reference {
         for a in ACTING {
             let o = options::find(a.name).unwrap();
             let each = if a.readers.each { ", each" } else { "" };
-            let columns = [o.kind, &range(&o), o.default(true), &(a.readers.text() + each), a.what].map(cell);
+            let (values, readers) = (range(&o), a.readers.text() + each);
+            let columns = [o.kind, values.as_str(), o.default(true), readers.as_str(), a.what].map(cell);
             out.push_str(&format!("| `{}` | {} |\n", a.name, columns.join(" | ")));
         }
         out
