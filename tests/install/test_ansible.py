@@ -34,7 +34,7 @@ def play(machine):
 
     def play(book, more=None, check=0, **variables):
         """Plays it on the machine itself; how many tasks changed something."""
-        host = {'ansible_connection': 'local', 'skep_bind': '127.0.0.1', 'skep_options': {**options, **(more or {})}, **variables}
+        host = {'ansible_connection': 'local', 'ansible_become': False, 'skep_bind': '127.0.0.1', 'skep_options': {**options, **(more or {})}, **variables}
         (machine.root / 'inventory.json').write_text(json.dumps({'skep': {'hosts': {'here': host}}}))
         r = machine.run('ansible-playbook', '-i', '/inventory.json', '/ansible/' + book, '-e', 'skep_hosts=skep', timeout=PLAY_S, check=check)
         return int(re.search(r'^here .*changed=(\d+)', r.out, re.M)[1]) if check == 0 else r
