@@ -134,20 +134,23 @@ build_tested_skep() {
 }
 
 # What the tests need of PyPI, fetched where it is not there. Sets SKEP_TEST_BOTO3: where a boto3 of the day is, which sends what Debian's
-# does not yet; SKEP_TEST_AXE: axe-core, as a package for another driver of browsers has it.
-BOTO3=1.44.5 AXE_PACKAGE=axe-playwright-python==0.1.8
+# does not yet; SKEP_TEST_AXE: axe-core, as a package for another driver of browsers has it; SKEP_TEST_KUBERNETES: a program that checks
+# manifests by Kubernetes' schemas, which it has in it.
+BOTO3=1.44.5 AXE_PACKAGE=axe-playwright-python==0.1.8 KUBERNETES_VALIDATE=1.37.0
 python_of_the_day() {
-    local dir=$SKEP_CACHE/tests-$BOTO3-${AXE_PACKAGE##*=}
+    local dir=$SKEP_CACHE/tests-$BOTO3-${AXE_PACKAGE##*=}-$KUBERNETES_VALIDATE
     if [ ! -e "$dir/complete" ]; then
         rm -rf "$dir"
         python3 -m venv "$dir" 2>/dev/null || { need_packages python3-venv; python3 -m venv "$dir"; }
         "$dir/bin/pip" install -q --disable-pip-version-check "boto3[crt]==$BOTO3" >&2
         "$dir/bin/pip" install -q --disable-pip-version-check --no-deps "$AXE_PACKAGE" >&2
+        "$dir/bin/pip" install -q --disable-pip-version-check "kubernetes-validate==$KUBERNETES_VALIDATE" >&2
         touch "$dir/complete"
     fi
     SKEP_TEST_BOTO3=$(echo "$dir"/lib/python3*/site-packages)
     SKEP_TEST_AXE=$SKEP_TEST_BOTO3/axe_playwright_python/axe.min.js
-    export SKEP_TEST_BOTO3 SKEP_TEST_AXE
+    SKEP_TEST_KUBERNETES=$dir/bin/kubernetes-validate
+    export SKEP_TEST_BOTO3 SKEP_TEST_AXE SKEP_TEST_KUBERNETES
 }
 
 # Sets `venv`: an environment with what the lab and its tests need, made where there is none; the lab itself is taken from the tree.

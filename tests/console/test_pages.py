@@ -1,9 +1,13 @@
 """Each page with what is really there, as the stock tools say it."""
+import json
+
 import pytest
 
 from skeptest.cluster import unique
 from skeptest.console import Browser, entity, words
 from skeptest.run import wait_until
+from skeptest.s3 import Gateway, User
+from skeptest.s3 import admin as s3_admin
 
 pytestmark = [pytest.mark.own, pytest.mark.cephx]
 PAGES = ['/', '/doctor', '/osds', '/pools', '/images', '/files', '/pgs', '/slow', '/log']
@@ -93,3 +97,36 @@ def test_file_systems(served, admin):
     text = admin.read('/files')
     assert 'home' in text and 'share complete' in text and '64 MiB' in text
     wait_until(lambda: 'active' in admin.read('/files'), 60, 0.5, 'a metadata server')
+
+
+def test_buckets(served, admin, reader, workdir):
+    assert 'href="/buckets"' not in admin.get('/').text and 'There is no object gateway' in admin.read('/buckets')
+    gateway = Gateway(served, workdir / 'console-s3.log').start()
+    try:
+        user, name = User(served, unique('user')), unique('bucket')
+        s3 = gateway.client(user)
+        s3.create_bucket(Bucket=name)
+        s3.create_bucket(Bucket=name + '-second')
+        s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={'Status': 'Enabled'})
+        statement = {'Effect': 'Allow', 'Principal': '*', 'Action': 's3:GetObject', 'Resource': 'arn:aws:s3:::%s/*' % name}
+        s3.put_bucket_policy(Bucket=name, Policy=json.dumps({'Version': '2012-10-17', 'Statement': [statement]}))
+        s3.put_object(Bucket=name, Key='k', Body=bytes(2048))
+        s3_admin(served, 'quota', 'set', '--bucket', name, '--max-size', '1M')
+        s3_admin(served, 'quota', 'enable', '--bucket', name)
+        # What a gateway counts it writes every other second.
+        row = '%s %s 1 2.0 KiB 1.0 MiB on by policy yes 1 ' % (name, user.name)
+        wait_until(lambda: row in admin.read('/buckets'), 60, 0.3, lambda: '%r in %s' % (row, admin.read('/buckets')))
+        text = admin.read('/buckets')
+        assert '%s-second %s 0 0 B none off no no 1 ' % (name, user.name) in text
+        assert '%s %s 1 2 none none ' % (user.name, user.name) in text
+        page = admin.get('/buckets').text
+        assert user.secret not in page and user.access not in page and 'href="/buckets"' in page
+        assert row in reader.read('/buckets')
+        behind = admin.read('/buckets', after=name)
+        assert row not in behind and name + '-second' in behind and 'First' in behind
+        narrow = Browser(served.url)
+        narrow.login('client.outside', entity(served, 'client.outside', mon='allow r', osd='allow r pool=other'))
+        text = narrow.read('/buckets')
+        assert 'Not shown' in text and name not in text
+    finally:
+        assert gateway.stop() == 0

@@ -1,28 +1,15 @@
 """The Debian package in a fresh Debian 12 whose systemd runs (systemd-nspawn): installed, started, killed, upgraded, removed."""
 import os
-import pathlib
 import shutil
-import signal
-import subprocess
 
 import pytest
 
 from skeptest.cluster import Cluster
-from skeptest.debian import Root
-from skeptest.run import end_group, popen, run, wait_until
+from skeptest.debian import Machine, Root
+from skeptest.run import run, wait_until
 from skeptest.skep import find_binary, free_port
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ['systemd', 'systemd-sysv', 'dbus', 'adduser', 'man-db']
-
-
-@pytest.fixture(scope='module')
-def package(workdir):
-    out = workdir / 'package'
-    run([REPOSITORY / 'dev/package', out], env={'SKEP_BIN': find_binary()}, timeout=300)
-    [deb] = out.glob('*.deb')
-    [tarball] = out.glob('*.tar.xz')
-    return deb, tarball
 
 
 def test_what_is_in_the_package(package, tmp_path):
@@ -49,46 +36,6 @@ def test_what_is_in_the_package(package, tmp_path):
         said = run(['systemd-analyze', 'verify', '--man=no', unit], check=None)
         ours = [line for line in (said.out + said.err).splitlines() if 'skep' in line]
         assert not ours, ours
-
-
-class Machine:
-    """A Debian with systemd as its first process, on the host's network; a copy that goes with the test."""
-
-    def __init__(self, root, folder):
-        self.root = folder
-        run(['cp', '-a', '--reflink=auto', root.path, folder], timeout=300)
-        self.log = folder.with_suffix('.log')
-
-    def boot(self):
-        with open(self.log, 'ab') as log:
-            self.nspawn = popen(['systemd-nspawn', '-q', '-D', self.root, '--register=no', '--keep-unit', '--console=read-only',
-                                 '-b'], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        wait_until(lambda: self.systemctl('is-system-running', check=None).out.strip() in ('running', 'degraded'), 120, 0.5,
-                   lambda: 'systemd to be up:\n' + self.log.read_text(errors='replace')[-2000:])
-        return self
-
-    def _first(self):
-        """The container's process 1."""
-        children = pathlib.Path('/proc/%d/task/%d/children' % (self.nspawn.pid, self.nspawn.pid)).read_text().split()
-        return children[0] if children else None
-
-    def run(self, *argv, **kw):
-        return run(['nsenter', '-t', self._first() or '0', '-a', '-r', '-w', *argv], env={'LC_ALL': 'C.UTF-8', 'PATH':
-                   '/usr/sbin:/usr/bin:/sbin:/bin'}, **kw)
-
-    def systemctl(self, *args, **kw):
-        return self.run('systemctl', *args, **kw)
-
-    def shown(self, name):
-        return self.systemctl('show', '-P', name, 'skep').out.strip()
-
-    def end(self):
-        os.kill(self.nspawn.pid, signal.SIGTERM)
-        try:
-            self.nspawn.wait(60)
-        except subprocess.TimeoutExpired:
-            end_group(self.nspawn)
-            self.nspawn.wait(60)
 
 
 @pytest.fixture

@@ -3,6 +3,9 @@
 //! The tables are data: every option of Ceph 16.2.15 (`options.tsv`), and of its manager modules (`module_options.tsv`). A name
 //! that is in neither can be set by force only. Values are stored in canonical form: sizes as bytes, booleans as true and false.
 
+pub mod acting;
+
+use acting::Acting;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -33,87 +36,8 @@ static OPTIONS: LazyLock<BTreeMap<&'static str, ConfigOption>> = LazyLock::new(|
     rows.filter_map(row).map(|o| (o.name, o)).collect()
 });
 
-/// Options of servers that Skep's monitors, manager and OSDs act upon. Whoever makes one act adds it here: `config set` says
-/// of all others that they do nothing.
-const ACTING: &[&str] = &[
-    "auth_allow_insecure_global_id_reclaim",
-    "bluestore_compression_algorithm",
-    "bluestore_compression_max_blob_size",
-    "bluestore_compression_min_blob_size",
-    "bluestore_compression_mode",
-    "bluestore_compression_required_ratio",
-    "mgr/alerts/interval",
-    "mgr/alerts/repeat_interval",
-    "mgr/alerts/smtp_destination",
-    "mgr/alerts/smtp_from_name",
-    "mgr/alerts/smtp_host",
-    "mgr/alerts/smtp_password",
-    "mgr/alerts/smtp_port",
-    "mgr/alerts/smtp_sender",
-    "mgr/alerts/smtp_ssl",
-    "mgr/alerts/smtp_user",
-    "mgr/alerts/webhook_url",
-    "mgr/balancer/active",
-    "mgr/balancer/min_disk_ratio",
-    "mgr/balancer/mode",
-    "mgr/balancer/pool_ids",
-    "mgr/balancer/sleep_interval",
-    "mgr/balancer/upmap_max_optimizations",
-    "mgr/pg_autoscaler/noautoscale",
-    "mgr/pg_autoscaler/sleep_interval",
-    "mon_allow_pool_delete",
-    "mon_allow_pool_size_one",
-    "mon_max_pg_per_osd",
-    "mon_osd_down_out_interval",
-    "mon_osd_down_out_subtree_limit",
-    "mon_osd_min_in_ratio",
-    "mon_pg_stuck_threshold",
-    "mon_pool_quota_crit_threshold",
-    "mon_pool_quota_warn_threshold",
-    "mon_target_pg_per_osd",
-    "mon_warn_on_misplaced",
-    "mon_warn_on_pool_no_redundancy",
-    "mon_warn_on_too_few_osds",
-    "mon_warn_pg_not_deep_scrubbed_ratio",
-    "mon_warn_pg_not_scrubbed_ratio",
-    "ms_cluster_mode",
-    "ms_mon_cluster_mode",
-    "ms_mon_service_mode",
-    "ms_service_mode",
-    "osd_bench_duration",
-    "osd_bench_large_size_max_throughput",
-    "osd_bench_max_block_size",
-    "osd_bench_small_size_max_iops",
-    "osd_deep_scrub_interval",
-    "osd_hung_disk_timeout",
-    "osd_max_scrubs",
-    "osd_op_history_duration",
-    "osd_op_history_size",
-    "osd_op_history_slow_op_size",
-    "osd_op_history_slow_op_threshold",
-    "osd_pool_default_flag_bulk",
-    "osd_pool_default_flag_nodelete",
-    "osd_pool_default_flag_nopgchange",
-    "osd_pool_default_flag_nosizechange",
-    "osd_pool_default_min_size",
-    "osd_pool_default_pg_autoscale_mode",
-    "osd_pool_default_pg_num",
-    "osd_pool_default_size",
-    "osd_recovery_profile",
-    "osd_scrub_auto_repair",
-    "osd_scrub_auto_repair_num_errors",
-    "osd_scrub_begin_hour",
-    "osd_scrub_begin_week_day",
-    "osd_scrub_end_hour",
-    "osd_scrub_end_week_day",
-    "osd_scrub_interval_randomize_ratio",
-    "osd_scrub_max_interval",
-    "osd_scrub_min_interval",
-    "target_max_misplaced_ratio",
-];
-
 /// Beginnings of the names of options that stock clients act upon: monitors hand them out.
-const OF_CLIENTS: &[&str] = &[
+pub const OF_CLIENTS: &[&str] = &[
     "auth_client_required",
     "client_",
     "clog_",
@@ -134,14 +58,47 @@ const OF_CLIENTS: &[&str] = &[
     "throttler_",
 ];
 
-/// What an option does that is set for `section` (`global`, `osd.1`, `client/host:vm`). None: it acts.
+/// What becomes of an option that somebody sets.
+#[derive(Debug, Clone, Copy)]
+pub enum Fate {
+    /// Daemons here act upon it.
+    Acts(&'static Acting),
+    /// Stock clients act upon it: it is handed out to them.
+    OfClients,
+    /// It is kept, and does nothing.
+    Kept,
+    /// It belongs in files.
+    Refused,
+}
+
+pub fn fate(name: &str) -> Fate {
+    match acting::acting(name) {
+        _ if find(name).is_some_and(|o| o.special) => Fate::Refused,
+        Some(a) => Fate::Acts(a),
+        None if is_of_clients(name) => Fate::OfClients,
+        None => Fate::Kept,
+    }
+}
+
+/// Why an option does nothing that is set for `section` (`global`, `osd.1`, `client/host:vm`). None: it acts.
 pub fn notice(name: &str, section: &str) -> Option<String> {
     let kind = section.split(['.', '/']).next().unwrap_or(section);
-    let servers = ["global", "mon", "mgr", "osd"].contains(&kind);
-    let clients = kind == "global" || kind == "client";
-    let acts = servers && ACTING.contains(&name) || clients && is_of_clients(name);
-    (!acts).then(|| match kind {
-        "client" => format!("note: {name} is kept, and does nothing for clients"),
+    let of_clients = is_of_clients(name);
+    let acting = acting::acting(name);
+    if acting.is_some_and(|a| a.readers.heed(section)) || of_clients && ["global", "client"].contains(&kind) {
+        return None;
+    }
+    Some(match (acting, kind) {
+        (Some(a), k) if k != "client" => {
+            format!(
+                "note: {name} is kept, and does nothing for {section}: it is read from {}",
+                a.readers.text()
+            )
+        }
+        (_, "client") => format!("note: {name} is kept, and does nothing for clients"),
+        (_, k) if of_clients && k != "global" => {
+            format!("note: {name} is kept, and does nothing for {section}: clients alone read it")
+        }
         _ => format!("note: {name} is kept, but Skep's daemons do not use it: it does nothing"),
     })
 }
@@ -362,6 +319,7 @@ fn real(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use acting::ACTING;
 
     #[test]
     fn values() {
@@ -441,11 +399,8 @@ mod tests {
     /// Options were accepted, kept, and did nothing, without a word.
     #[test]
     fn what_does_nothing_is_said() {
-        assert!(
-            ACTING
-                .iter()
-                .all(|n| find(n).is_some() || *n == "osd_recovery_profile")
-        );
+        assert!(ACTING.iter().all(|a| find(a.name).is_some()));
+        assert!(ACTING.is_sorted_by_key(|a| a.name));
         for (name, section, acts) in [
             ("ms_cluster_mode", "global", true),
             ("osd_max_scrubs", "osd.3", true),
@@ -457,8 +412,40 @@ mod tests {
             ("debug_osd", "osd", false),
             ("debug_rbd", "client", true),
             ("ms_service_mode", "client", false),
+            // One value for all monitors: a section of one of them, or with a mask, is not read.
+            ("mon_allow_pool_delete", "mon", true),
+            ("mon_allow_pool_delete", "mon.a", false),
+            ("mon_allow_pool_delete", "global/host:a", false),
+            ("mon_allow_pool_delete", "osd", false),
+            ("mon_max_pool_pg_num", "mon", true),
+            ("mon_warn_on_insecure_global_id_reclaim_allowed", "global", true),
+            ("mgr/balancer/mode", "mgr", true),
+            ("mgr/balancer/mode", "mgr.x", false),
+            ("osd_max_scrubs", "mon", false),
+            ("osd_max_scrubs", "osd/class:ssd", true),
         ] {
             assert_eq!(notice(name, section).is_none(), acts, "{name} for {section}");
+        }
+        let said = notice("osd_max_scrubs", "mon").unwrap();
+        assert!(said.ends_with("does nothing for mon: it is read from global, osd"), "{said}");
+    }
+
+    #[test]
+    fn what_becomes_of_options() {
+        let is = |name: &str| match fate(name) {
+            Fate::Acts(a) => a.name,
+            Fate::OfClients => "clients",
+            Fate::Kept => "kept",
+            Fate::Refused => "refused",
+        };
+        for (name, want) in [
+            ("osd_max_scrubs", "osd_max_scrubs"),
+            ("ms_service_mode", "ms_service_mode"),
+            ("rbd_cache", "clients"),
+            ("osd_op_queue", "kept"),
+            ("mon_host", "refused"),
+        ] {
+            assert_eq!(is(name), want, "{name}");
         }
     }
 

@@ -10,6 +10,7 @@ use io::task;
 use net::tls::Certificate;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use webconsole::{Cluster, Settings};
@@ -46,10 +47,21 @@ pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
                 handle: plan.cluster.clone(),
                 mon: monitor::addr(plan.settings),
             },
+            buckets: buckets(),
             clock: plan.platform.clock.clone(),
             random: plan.platform.random.clone(),
         },
     })])
+}
+
+#[cfg(feature = "s3")]
+fn buckets() -> Option<Arc<dyn webconsole::Buckets>> {
+    crate::buckets::known()
+}
+
+#[cfg(not(feature = "s3"))]
+fn buckets() -> Option<Arc<dyn webconsole::Buckets>> {
+    None
 }
 
 /// The files of the certificate, and for which host one is made if they are not there. On loopback there is none, unless files were

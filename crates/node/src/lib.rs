@@ -5,6 +5,8 @@
 
 pub mod admin;
 mod alarms;
+#[cfg(all(feature = "s3", feature = "console"))]
+mod buckets;
 mod clients;
 #[cfg(feature = "console")]
 mod console;

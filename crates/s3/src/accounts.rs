@@ -63,7 +63,7 @@ pub(crate) fn row(class: &str, name: &str) -> Bytes {
     [class.as_bytes(), name.as_bytes()].concat().into()
 }
 
-fn keys_prefix(user: &str) -> Bytes {
+pub(crate) fn keys_prefix(user: &str) -> Bytes {
     [b"a", user.as_bytes(), &[0]].concat().into()
 }
 

@@ -127,7 +127,7 @@ fn row(name: &str) -> Bytes {
     [b"b", name.as_bytes()].concat().into()
 }
 
-fn owned_prefix(user: &str) -> Bytes {
+pub(crate) fn owned_prefix(user: &str) -> Bytes {
     [b"o", user.as_bytes(), &[0]].concat().into()
 }
 
@@ -135,7 +135,7 @@ fn owned_row(user: &str, name: &str) -> Bytes {
     [&owned_prefix(user)[..], name.as_bytes()].concat().into()
 }
 
-fn settings_row(id: &str) -> Bytes {
+pub(crate) fn settings_row(id: &str) -> Bytes {
     [b"s", id.as_bytes()].concat().into()
 }
 

@@ -77,7 +77,7 @@ fn classes(client: &Client, meta: &IoCtx, data: IoCtx, clock: &Clock) -> Classes
     Classes::new(meta.clone(), data, opener(client), clock.clone())
 }
 
-fn clock(client: &Client) -> Clock {
+pub(crate) fn clock(client: &Client) -> Clock {
     let platform = client.platform();
     Clock::new(platform.clock.clone(), platform.random.clone())
 }

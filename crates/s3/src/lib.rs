@@ -5,7 +5,7 @@
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
 //! Rooms, from the bottom up: `rados` (what is asked of a pool), `place` with `record` (what is written), `seal` (encryption at rest) with `master`, `policy`, `cors`, `website` and `lifecycle` (what is allowed, what browsers get, and for how long), `classes` (which pool data are in), `index`, `data`, `history` (the versions of a key), `objects` with
-//! `multipart` and `moving`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), `usage` (what is written down of that), `container` and `subusers` (what Swift has beside), and the `front`, which alone knows of requests, S3's and Swift's.
+//! `multipart` and `moving`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), `survey` (what there is, for who looks), `usage` (what is written down of that), `container` and `subusers` (what Swift has beside), and the `front`, which alone knows of requests, S3's and Swift's.
 //!
 //! Not here: users of other systems (Keystone).
 
@@ -44,6 +44,7 @@ mod record;
 mod seal;
 mod settings;
 mod subusers;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -66,4 +67,5 @@ pub use net::tls::Certificate;
 pub use quota::{Quota, Scope};
 pub use rate::{Rate, RateScope};
 pub use subusers::{Access, Subuser};
+pub use survey::{BucketFacts, Page, Survey, UserFacts};
 pub use usage::{Kinds as UsageKinds, Place as UsagePlace, Sums, Usage, Which as UsageWhich};

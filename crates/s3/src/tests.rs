@@ -6,6 +6,7 @@ mod expiry;
 mod left;
 mod moving;
 mod sealed;
+mod survey;
 mod swift;
 mod usage;
 mod versions;

@@ -28,7 +28,7 @@ pub enum Command {
     /// Look at a machine before its first start: disks, memory, clock, ports, etcd; takes the options of `up`
     Preflight(Preflight),
     /// Show whether the store runs, its health, usage and addresses
-    Status(Status),
+    Status(StatusOf),
     /// Show what is blocked or slow, what it waits for, and what to do next
     Doctor(Status),
     /// Print the ceph.conf for clients of this store
@@ -128,7 +128,7 @@ impl Where {
 pub struct Up {
     #[command(flatten)]
     pub place: Where,
-    /// Number of OSDs; may grow at a later start [default: 3 at the first start]
+    /// Number of OSDs, 1 to 64; may grow at a later start [default: 3 at the first start]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub osds: Option<u32>,
     /// Block device for an OSD (its log and data; the index stays in the directory), used whole; once for each OSD.
@@ -160,7 +160,7 @@ pub struct Up {
     /// Memory budget of one OSD, all caches and queues together, kept for later starts; at least 64M [default: 256M]
     #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub osd_memory: Option<u64>,
-    /// Free space of the host's file system that is left untouched, in bytes (20G) or percent of its size (10%),
+    /// Free space of the host's file system that is left untouched, in bytes (20G) or percent of its size (10%, at most 95%),
     /// kept for later starts [default: 256M]
     #[arg(long, value_name = "SPACE", value_parser = parse_keep_free)]
     pub keep_free: Option<KeepFree>,
@@ -438,6 +438,16 @@ pub struct Status {
 }
 
 #[derive(Debug, ClapArgs)]
+pub struct StatusOf {
+    #[command(flatten)]
+    pub status: Status,
+    /// Only say whether the cluster is whole, by the exit status, too: every OSD that is in is up, every placement group active
+    /// and clean. Asked where a monitor runs; for whoever restarts one machine after the other
+    #[arg(long, conflicts_with = "format")]
+    pub whole: bool,
+}
+
+#[derive(Debug, ClapArgs)]
 pub struct Down {
     #[command(flatten)]
     pub place: Where,
@@ -482,6 +492,7 @@ mod tests {
             "up",
             "status",
             "doctor -f json",
+            "status --whole --data d",
             "conf",
             "down",
             "store check d",

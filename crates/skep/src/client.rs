@@ -2,11 +2,53 @@
 
 use crate::args;
 use node::{DataDir, Error};
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 /// `skep status`: what the running process says over its admin socket.
-pub fn status(args: &args::Status) -> Result<(), Error> {
-    ask(args, "skep status")
+pub fn status(args: &args::StatusOf) -> Result<(), Error> {
+    if !args.whole {
+        return ask(&args.status, "skep status");
+    }
+    let dir = DataDir::existing(&args.status.place.dir())?;
+    let answer = node::admin::ask(&dir, r#"{"prefix": "skep status", "format": "json"}"#)?;
+    let status = serde_json::from_str(&answer)
+        .map_err(|e| Error::Usage(format!("an answer that cannot be read ({e}): {answer}")))?;
+    match lacks(&status) {
+        None => {
+            println!("whole");
+            Ok(())
+        }
+        Some(why) => Err(Error::Usage(why)),
+    }
+}
+
+/// What keeps a cluster from being whole, by the answer of `skep status`.
+fn lacks(status: &Value) -> Option<String> {
+    let cluster = &status["cluster"];
+    let (Some(groups), Some(osds)) = (
+        cluster["pgmap"]["pgs_by_state"].as_array(),
+        status["osds"].as_array(),
+    ) else {
+        return Some("no monitor runs in this process that could say whether the cluster is whole".into());
+    };
+    let is_clean = |state: &Value| {
+        let words: Vec<&str> = state.as_str().unwrap_or_default().split('+').collect();
+        words.contains(&"active") && words.contains(&"clean")
+    };
+    let count = |g: &Value| g["count"].as_u64().unwrap_or(0);
+    let down = osds
+        .iter()
+        .filter(|o| o["in"] == true && o["up"] != true)
+        .count();
+    let unclean: u64 = groups
+        .iter()
+        .filter(|g| !is_clean(&g["state_name"]))
+        .map(count)
+        .sum();
+    (down > 0 || unclean > 0).then(|| {
+        format!("not whole: {down} OSDs that are in are down, {unclean} placement groups are not active and clean")
+    })
 }
 
 /// `skep doctor`: what its monitor finds wrong, and the next step.
@@ -86,4 +128,27 @@ pub fn down(args: &args::Down) -> Result<(), Error> {
     bar.finish_and_clear();
     println!("stopped");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_a_cluster_lacks() {
+        let status = |osds: Value, groups: Value| json!({"osds": osds, "cluster": {"pgmap": {"pgs_by_state": groups}}});
+        let up = || json!([{"up": true, "in": true}, {"up": false, "in": false}]);
+        let clean = json!([{"state_name": "active+clean", "count": 7}, {"state_name": "active+clean+scrubbing+deep", "count": 1}]);
+        assert_eq!(lacks(&status(up(), clean.clone())), None);
+        assert_eq!(lacks(&status(up(), json!([]))), None);
+        let down = lacks(&status(json!([{"up": false, "in": true}]), clean)).unwrap();
+        assert!(down.contains("1 OSDs"), "{down}");
+        for state in ["active+undersized+degraded", "unknown", "peering", "active+cleanish"] {
+            let groups = json!([{"state_name": state, "count": 3}]);
+            let said = lacks(&status(up(), groups)).unwrap();
+            assert!(said.contains("3 placement groups"), "{state}: {said}");
+        }
+        assert!(lacks(&json!({"osds": [], "cluster": null})).unwrap().contains("no monitor"));
+    }
 }

@@ -3,6 +3,10 @@
 use crate::{args, service};
 use indicatif::{ProgressBar, ProgressStyle};
 use node::{AuthMode, DataDir, Error, First, Msgr1Port, Node, StartOptions};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub fn run(args: &args::Up) -> Result<(), Error> {
@@ -20,6 +24,10 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
         io::panics::allow();
     }
     node::watch_this_thread();
+    let starting = end_while_starting().map_err(|source| Error::Io {
+        what: "signals".into(),
+        source,
+    })?;
     let start = Instant::now();
     let bar = spinner("starting");
     let done = io::task::block_on(async {
@@ -33,7 +41,7 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
         greet(&node, &dir, start.elapsed(), (s3, console));
         service::ready(&format!("serving {}", dir.root().display()));
         service::lives();
-        match node.serve(io::task::termination()).await {
+        match node.serve(asked_to_end(&starting)).await {
             Ok(why) => {
                 eprintln!("{why}: stopping");
                 service::stopping(why);
@@ -52,6 +60,30 @@ pub fn run(args: &args::Up) -> Result<(), Error> {
         what: "runtime".into(),
         source,
     })?
+}
+
+/// Ends a process that still starts when it is told to, as the kernel does it by itself; but not for the first process of a container, which
+/// would wait for etcd or its disks until somebody kills it. Until the flag is false.
+fn end_while_starting() -> std::io::Result<Arc<AtomicBool>> {
+    let starting = Arc::new(AtomicBool::new(true));
+    if std::process::id() == 1 {
+        for signal in [SIGTERM, SIGINT] {
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, starting.clone())?;
+        }
+    }
+    Ok(starting)
+}
+
+/// Completes when the process is asked to end; from the first look on it is no longer ended at once.
+async fn asked_to_end(starting: &AtomicBool) -> std::io::Result<&'static str> {
+    let mut asked = pin!(io::task::termination());
+    std::future::poll_fn(|cx| {
+        // The first look registers for the signals: none is lost between the two.
+        let said = asked.as_mut().poll(cx);
+        starting.store(false, Ordering::Relaxed);
+        said
+    })
+    .await
 }
 
 /// What the command line says of the node.

@@ -58,7 +58,7 @@ pub fn frame(visit: &Visit, drawn: &Drawn) -> Markup {
             }
             nav aria-label="Pages" {
                 ul {
-                    @for page in PAGES.iter().filter(|p| !p.name.is_empty()) {
+                    @for page in PAGES.iter().filter(|p| !p.name.is_empty() && (p.path != "/buckets" || visit.buckets.is_some())) {
                         @let here = page.path == visit.path || (of_image && page.path == "/images");
                         li { a href=(page.path) aria-current=[here.then_some("page")] { (page.name) } }
                     }

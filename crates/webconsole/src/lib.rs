@@ -16,6 +16,7 @@
 //! Pure, without I/O: `sessions`, `rights`, `acts`, `web`, `history`, `pages`' drawing.
 
 mod acts;
+mod buckets;
 mod certificate;
 mod cluster;
 mod connections;
@@ -34,6 +35,7 @@ mod statics;
 mod visit;
 mod web;
 
+pub use buckets::{Bucket, Buckets, Listed, Looking, Quota, User};
 pub use certificate::self_signed;
 pub use serve::serve;
 pub use settings::{Cluster, Settings};

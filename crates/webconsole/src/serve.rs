@@ -180,10 +180,13 @@ impl Console {
     fn visit(&self, parts: &Parts, from: IpAddr) -> Option<Visit> {
         let session = self.session(parts)?;
         let rights = rights_of(&self.settings.cluster, &session.entity, &session.of, from)?;
+        let map = self.settings.cluster.handle.osdmap();
+        let gateway = self.settings.buckets.clone();
         Some(Visit {
             rights,
             path: parts.uri.path().to_string(),
             query: Fields::parse(parts.uri.query().unwrap_or_default().as_bytes()),
+            buckets: gateway.filter(|b| map.pool_by_name(b.pool()).is_some()),
             by_itself: parts.headers.contains_key("hx-request"),
             recent: self.history.borrow().recent(self.now()),
             now: self.now(),

@@ -1,5 +1,6 @@
 //! What a console is started with.
 
+use crate::buckets::Buckets;
 use metastore::ClusterHandle;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,6 +15,8 @@ pub struct Settings {
     /// Files with certificate and key. None: plain HTTP, on loopback alone.
     pub tls: Option<(PathBuf, PathBuf)>,
     pub cluster: Cluster,
+    /// Who knows of buckets. None: this program has no object gateway.
+    pub buckets: Option<Arc<dyn Buckets>>,
     pub clock: Arc<dyn io::Clock>,
     pub random: Arc<dyn io::Random>,
 }

@@ -1,5 +1,6 @@
 //! One request of somebody who has logged in, and what is answered: a page without its frame.
 
+use crate::buckets::Buckets;
 use crate::history::Sample;
 use crate::login::Visitor;
 use crate::rights::Rights;
@@ -9,6 +10,7 @@ use client::Client;
 use hyper::StatusCode;
 use maud::{Markup, html};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One request of somebody who has logged in.
@@ -18,6 +20,8 @@ pub struct Visit {
     pub rights: Rights,
     pub path: String,
     pub query: Fields,
+    /// Where there is an object gateway, or was one.
+    pub buckets: Option<Arc<dyn Buckets>>,
     /// A page refreshes itself; nobody has clicked.
     pub by_itself: bool,
     pub recent: Vec<Sample>,

@@ -9,9 +9,11 @@ import hashlib
 import os
 import pathlib
 import shutil
+import signal
+import subprocess
 import unittest
 
-from skeptest.run import popen, run
+from skeptest.run import end_group, popen, run, wait_until
 
 MIRROR = os.environ.get('SKEP_DEBIAN_MIRROR', 'http://deb.debian.org/debian')
 MAKE_S = 1800
@@ -79,3 +81,43 @@ class Root:
         """Starts a command in there; `shown` is the folder of ours that it sees as /mnt."""
         enter = ['unshare', '--mount', '--propagation', 'private', 'sh', '-c', ENTER, 'sh', self.path, shown]
         return popen([*enter, *argv], env={'LC_ALL': 'C.UTF-8', **(env or {})}, **kw)
+
+
+class Machine:
+    """A Debian with systemd as its first process, on the host's network; a copy that goes with the test."""
+
+    def __init__(self, root, folder):
+        self.root = folder
+        run(['cp', '-a', '--reflink=auto', root.path, folder], timeout=300)
+        self.log = folder.with_suffix('.log')
+
+    def boot(self):
+        with open(self.log, 'ab') as log:
+            self.nspawn = popen(['systemd-nspawn', '-q', '-D', self.root, '--register=no', '--keep-unit', '--console=read-only',
+                                 '-b'], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until(lambda: self.systemctl('is-system-running', check=None).out.strip() in ('running', 'degraded'), 120, 0.5,
+                   lambda: 'systemd to be up:\n' + self.log.read_text(errors='replace')[-2000:])
+        return self
+
+    def _first(self):
+        """The container's process 1."""
+        children = pathlib.Path('/proc/%d/task/%d/children' % (self.nspawn.pid, self.nspawn.pid)).read_text().split()
+        return children[0] if children else None
+
+    def run(self, *argv, **kw):
+        return run(['nsenter', '-t', self._first() or '0', '-a', '-r', '-w', *argv], env={'LC_ALL': 'C.UTF-8', 'PATH':
+                   '/usr/sbin:/usr/bin:/sbin:/bin'}, **kw)
+
+    def systemctl(self, *args, **kw):
+        return self.run('systemctl', *args, **kw)
+
+    def shown(self, name):
+        return self.systemctl('show', '-P', name, 'skep').out.strip()
+
+    def end(self):
+        os.kill(self.nspawn.pid, signal.SIGTERM)
+        try:
+            self.nspawn.wait(60)
+        except subprocess.TimeoutExpired:
+            end_group(self.nspawn)
+            self.nspawn.wait(60)

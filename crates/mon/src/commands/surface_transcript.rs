@@ -369,6 +369,20 @@ fn options_of_every_name() {
         help["enum_values"],
         json!(["none", "passive", "aggressive", "force"])
     );
+    assert_eq!(help["long_desc"], "Read from: global, osd");
+    // What is read from other sections than it is set for was kept without a word.
+    let elsewhere = set("mon.a", "mon_allow_pool_delete", "true");
+    let note = "note: mon_allow_pool_delete is kept, and does nothing for mon.a: it is read from global, mon";
+    check(c, elsewhere, 0, note);
+    for (name, says) in [
+        ("mon_max_pool_pg_num", "groups that a pool may have"),
+        ("rbd_cache", "Read by clients"),
+        ("mon_host", "`config set` refuses it"),
+        ("osd_op_queue", "it does nothing"),
+    ] {
+        let help = text(c, json!({"prefix": "config help", "key": name}));
+        assert!(help.contains(says), "{help}");
+    }
 }
 
 #[test]

@@ -419,6 +419,14 @@ impl<P: Pool> Index<P> {
         }
     }
 
+    /// Shards by the root, of one page; and whether it goes on.
+    pub(crate) async fn parts(&self, bucket: &str) -> Result<(u64, bool)> {
+        let all = root_row(b"");
+        let look = Look::rows(&all, &all, crate::rados::PAGE);
+        let seen = self.pool().look(&root_name(bucket), look).await?;
+        Ok((1 + seen.rows.len() as u64, seen.more))
+    }
+
     fn roots(&self) -> std::sync::MutexGuard<'_, HashMap<String, Root>> {
         self.inner.roots.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -120,7 +120,7 @@ pub struct Tuning {
     /// Write down how much is asked, by users, buckets, hours and operations (`skep s3 usage`)
     #[arg(long = "s3-usage-log")]
     pub usage_log: bool,
-    /// Days after which what was written down goes
+    /// Days after which what was written down goes, 1 to 36500
     #[arg(long = "s3-usage-keep", value_name = "DAYS", default_value_t = 400, requires = "usage_log", value_parser = clap::value_parser!(u64).range(1..=36_500))]
     pub usage_days: u64,
     /// File with keys of the gateway's own (SSE-S3): lines with a name and 32 bytes in base64. The first encrypts, all decrypt
@@ -135,7 +135,7 @@ pub struct Tuning {
     /// What clients of Swift are told in place of where they came in: https://HOST of a proxy in front
     #[arg(long = "s3-swift-url", value_name = "URL", requires = "swift", value_parser = parse_url)]
     pub swift_url: Option<String>,
-    /// Seconds that replaced and deleted data stay, for readers that have begun
+    /// Seconds that replaced and deleted data stay, for readers that have begun; 1 to 604800
     #[arg(long = "s3-gc-wait", value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub gc_wait: u64,
     /// Keys of a part of a bucket's index before it is split; for tests

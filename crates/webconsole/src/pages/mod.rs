@@ -1,5 +1,6 @@
 //! The pages, in a table.
 
+mod buckets;
 mod files;
 mod image;
 mod images;
@@ -38,6 +39,7 @@ pub const PAGES: &[PageSpec] = &[
     spec("/images", "Images", |v| Box::pin(images::draw(v))),
     spec("/image", "", |v| Box::pin(image::draw(v))),
     spec("/files", "File systems", |v| Box::pin(files::draw(v))),
+    spec("/buckets", "Buckets", |v| Box::pin(buckets::draw(v))),
     spec("/pgs", "Placement groups", |v| Box::pin(pgs::draw(v))),
     spec("/slow", "Slow operations", |v| Box::pin(slow::draw(v))),
     spec("/log", "Log and audit", |v| Box::pin(log::draw(v))),

@@ -7,7 +7,7 @@ use crate::commands::views::show;
 use crate::format::Table;
 use cluster::{
     Change, Changes, ConfigDb,
-    options::{self, ConfigOption},
+    options::{self, ConfigOption, Fate},
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -335,7 +335,7 @@ fn help(cmd: &Command, _: &Context<'_>) -> Outcome {
     let limit = |text: &str| text.parse::<i64>().map_or(json!(text), Value::from);
     let json = || {
         let mut all = json!({
-            "name": key, "type": o.kind, "level": o.level, "desc": "", "long_desc": "", "default": typed(),
+            "name": key, "type": o.kind, "level": o.level, "desc": does(&key), "long_desc": told(&key), "default": typed(),
             "daemon_default": if o.default(true) == default { "" } else { o.default(true) },
             "tags": [], "services": [], "see_also": [],
             "min": limit(o.min), "max": limit(o.max), "can_update_at_runtime": o.runtime, "flags": [],
@@ -359,9 +359,30 @@ fn help(cmd: &Command, _: &Context<'_>) -> Outcome {
             out.push_str(&format!("  Possible values: {}\n", enums.join(", ")));
         }
         out.push_str(&format!("  Can update at runtime: {}\n", o.runtime));
-        out + &options::notice(&key, "global").map_or(String::new(), |n| format!("  {n}\n"))
+        for line in [does(&key).to_string(), told(&key)].iter().filter(|l| !l.is_empty()) {
+            out.push_str(&format!("  {line}\n"));
+        }
+        out
     };
     cmd.either(json, plain)
+}
+
+/// What an option does here that acts.
+fn does(key: &str) -> &'static str {
+    match options::fate(key) {
+        Fate::Acts(a) => a.what,
+        _ => "",
+    }
+}
+
+/// Who reads it, or that nobody does.
+fn told(key: &str) -> String {
+    match options::fate(key) {
+        Fate::Acts(a) => format!("Read from: {}", a.readers.text()),
+        Fate::OfClients => "Read by clients".into(),
+        Fate::Refused => format!("note: {key} belongs in the ceph.conf of who needs it: `config set` refuses it"),
+        Fate::Kept => options::notice(key, "global").unwrap_or_default(),
+    }
 }
 
 fn ls(cmd: &Command, _: &Context<'_>) -> Outcome {
