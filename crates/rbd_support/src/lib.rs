@@ -36,6 +36,8 @@ use types::{Errno, Utime};
 /// Questions about images that wait.
 pub const LOOKUPS_MAX: usize = 16;
 const TICK: Duration = Duration::from_secs(1);
+/// The same where this process stops: its OSDs may have gone before.
+const TO_STOP: Duration = Duration::from_secs(1);
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An image to look up, and where the answer goes.
@@ -79,7 +81,8 @@ pub async fn run(config: Config, live: watch::Sender<Arc<Live>>, mut lookups: mp
             _ = tick.tick() => worker.tick().await,
         }
     }
-    worker.rest().await;
+    // The OSDs of this process may be ending as well.
+    worker.rest(TO_STOP).await;
 }
 
 impl Worker {
@@ -106,7 +109,7 @@ impl Worker {
 
     async fn tick(&mut self) {
         if !self.is_active() {
-            return self.rest().await;
+            return self.rest(task::TO_END).await;
         }
         self.follow_task().await;
         self.leave_broken().await;
@@ -149,7 +152,7 @@ impl Worker {
     /// What is under way on a connection that is of no use any more is begun again on a new one.
     async fn leave_broken(&mut self) {
         if self.for_tasks.is_broken() {
-            self.abort_task().await;
+            self.abort_task(task::TO_END).await;
             self.for_tasks.end().await;
         }
         if self.connection.is_broken() {
@@ -161,16 +164,16 @@ impl Worker {
         }
     }
 
-    async fn abort_task(&mut self) {
+    async fn abort_task(&mut self, within: Duration) {
         if let Some(job) = self.task.take() {
-            job.abort().await;
+            job.abort(within).await;
             self.tell(|live| live.running = None);
         }
     }
 
     /// Another manager is active, or the monitor ends.
-    async fn rest(&mut self) {
-        self.abort_task().await;
+    async fn rest(&mut self, within: Duration) {
+        self.abort_task(within).await;
         self.names.abort();
         self.purge.abort();
         self.mirror.abort();

@@ -23,7 +23,7 @@ const FAILURES_MAX: u64 = 10;
 const RETRY_AFTER_SEC: u64 = 30;
 const RETRY_AFTER_MAX_SEC: u64 = 300;
 /// So long a task that is stopped may end what it would leave half done.
-const TO_END: Duration = Duration::from_secs(10);
+pub const TO_END: Duration = Duration::from_secs(10);
 /// `progress` counts in these.
 const WHOLE: u64 = 1000;
 
@@ -46,10 +46,10 @@ pub struct Job {
 }
 
 impl Job {
-    /// Nothing new is begun, and what is half done is ended, if that is soon.
-    pub async fn abort(&self) {
+    /// Nothing new is begun, and what is half done is ended, if that is within so long.
+    pub async fn abort(&self, within: Duration) {
         self.part.abort();
-        if !self.progress.unfinished.ended(TO_END).await {
+        if !self.progress.unfinished.end(within).await {
             tracing::warn!("task {}: it is stopped between the states of an object", self.task.id);
         }
     }
@@ -71,7 +71,7 @@ impl Worker {
         let Some(job) = &mut self.task else { return };
         let is_kept = kept::task(&self.config.cluster.state(), &job.task.id).is_some();
         if !is_kept && !job.part.is_over() {
-            self.abort_task().await;
+            self.abort_task(TO_END).await;
             // With the connection its locks and watches go.
             return self.for_tasks.end().await;
         }
@@ -96,7 +96,8 @@ impl Worker {
     /// What the task under way waits for may never come: others go on, and it is tried again later.
     async fn leave_stuck(&mut self) {
         let Some(job) = self.task.take() else { return };
-        job.abort().await;
+        // It has not ended for very long: nobody waits any more.
+        job.abort(Duration::ZERO).await;
         self.tell(|live| live.running = None);
         self.for_tasks.end().await;
         let why = format!("no progress for {} s", STUCK_AFTER.as_secs());

@@ -6,7 +6,8 @@
 
 use super::commit::remove_snaps;
 use super::{
-    ABORTING, Migration, Record, Records, carry, children, closed, forget, old, open_watched, record_of, wait_for_owner,
+    ABORTING, Migration, Record, Records, carry, children, closed, forget, old, open_watched, record_of,
+    wait_for_owner,
 };
 use crate::error::or_missing;
 use crate::image::removal::leave_trash;
@@ -128,8 +129,8 @@ async fn take_down(
     let view = inner.seen();
     // As it is now that nobody can change it: somebody may have had the target open in between.
     let record = &record_of(&inner.io, &inner.header_oid).await?.ok_or_else(busy)?;
-    let carried = carry::carry_back(source, inner, record, &|done, all| progress(done, 2 * all));
-    carried.await.map_err(wait_for_owner)?;
+    let first = |done, all| progress(done, 2 * all);
+    carry::carry_back(source, inner, record, &first).await.map_err(wait_for_owner)?;
     children::give_back(client, migration, record, &view.header).await?;
     children::change_group(client, migration).await?;
     inner.refresh().await?;

@@ -17,7 +17,7 @@ use super::{
 use crate::calls::Calls;
 use crate::header::ask;
 use crate::image::diff::state_at;
-use crate::image::{Image, Inner, View, detached, locked};
+use crate::image::{Inner, View, detached, locked};
 use crate::{Error, Layout, Result, features, together};
 use client::core::SnapSet;
 use client::{Client, Operation};
@@ -62,7 +62,7 @@ pub async fn execute(
     if records.target.is_none() {
         return Err(refused("is not migrating"));
     }
-    let (record, _) = migration.confirm(client, &records).await?;
+    let (record, of_source) = migration.confirm(client, &records).await?;
     match record.state {
         EXECUTED => return Ok(()),
         PREPARED | EXECUTING => {}
@@ -81,7 +81,11 @@ pub async fn execute(
             unfinished,
             progress,
         };
-        run.copy_all().await
+        // A run that was cut short at its very end: the source's record is the first of the two to say that all was copied.
+        match of_source.state {
+            EXECUTED => run.finish(Copied::new()).await,
+            _ => run.copy_all().await,
+        }
     };
     let done = done.await;
     closed(target, done).await
@@ -106,27 +110,26 @@ struct Run<'a> {
 impl Run<'_> {
     async fn copy_all(&self) -> Result<()> {
         let (client, migration) = (self.client, self.migration);
-        // The target's first: where somebody else has carried it out meanwhile, the source's record stays as he has left it. A run that was cut
-        // short at its end has changed the source's alone.
+        // The target's first: where somebody else has carried it out meanwhile, neither record is taken back.
         let change = [PREPARED, EXECUTING];
         migration.change_target(client, &change, EXECUTING, "").await?;
-        let change = [PREPARED, EXECUTING, EXECUTED];
         migration.change_source(client, &change, EXECUTING, "").await?;
         let has_lock = self.inner.seen().header.has(features::EXCLUSIVE_LOCK);
         // Only where there is no lock, and so bounded by the image's objects.
         let mut copied = Copied::new();
         let mut keep = |some: Copied| copied.extend(some.into_iter().filter(|_| !has_lock));
-        let noted = Noted::read(self.inner).await?;
-        let under = together::all(noted.iter().map(|o| self.source.under(*o))).await?;
-        let under = noted.into_iter().zip(under).filter_map(|(o, u)| Some((o, u?)));
-        keep(self.group(0, under.collect()).await?);
         let at_once = at_once(&self.inner.fixed.layout) as usize;
-        let (mut from, mut percent) = (0, 0);
+        let Noted { below, mut group } = Noted::read(self.inner).await?;
+        group.truncate(at_once);
+        let under = together::all(group.iter().map(|o| self.source.under(*o))).await?;
+        let under = group.into_iter().zip(under).filter_map(|(o, u)| Some((o, u?)));
+        let (mut from, mut percent) = (below.min(self.end), 0);
+        keep(self.group(from, from, under.collect()).await?);
         while from < self.end {
             let to = self.end.min(from + LOOK);
             for group in self.lacking(from, to).await?.chunks(at_once) {
                 let last = group.last().map_or(from, |(o, _)| *o);
-                keep(self.group(last, group.to_vec()).await?);
+                keep(self.group(from, last, group.to_vec()).await?);
             }
             from = to;
             (self.progress)(to, self.end);
@@ -161,32 +164,23 @@ impl Run<'_> {
         Ok(found.into_iter().zip(whole).filter(lacks).map(|(found, _)| found).collect())
     }
 
-    /// Copies these, as soon as the lock can be had; then whoever wants that has his turn. `at`: how far the run is.
-    async fn group(&self, at: u64, group: Vec<(u64, Under)>) -> Result<Copied> {
+    /// Copies these, as soon as the lock can be had; then whoever wants that has his turn. `below`: objects that are done; `at`: how far the run is.
+    async fn group(&self, below: u64, at: u64, group: Vec<(u64, Under)>) -> Result<Copied> {
         if group.is_empty() {
             return Ok(Copied::new());
         }
-        let now = || self.client.platform().clock.monotonic();
-        let asked = now();
-        let (copied, took) = loop {
+        let work = || {
             let (copying, source, group) = (self.inner.clone(), self.source.clone(), group.clone());
-            let unfinished = self.unfinished.clone();
-            let clock = self.client.platform().clock.clone();
-            let work = async move {
-                let writing = copying.writing().await.map_err(wait_for_owner)?;
-                let (_writing, began) = (writing, clock.monotonic());
-                let _unfinished = unfinished.begin().await;
-                let copied = copying.copy_group(&source, &group).await?;
-                Ok((copied, clock.monotonic() - began))
-            };
-            match detached(work).await {
-                Err(e) if e.errno() == Errno::EBUSY && now() - asked < ASK_FOR => {
-                    (self.progress)(at, self.end);
-                    task::sleep(ASK_AGAIN).await;
-                }
-                done => break done?,
+            let (unfinished, clock) = (self.unfinished.clone(), self.client.platform().clock.clone());
+            async move {
+                let _writing = copying.writing().await.map_err(wait_for_owner)?;
+                let began = clock.monotonic();
+                let _unfinished = unfinished.begin().await?;
+                let copied = copying.copy_group(&source, below, &group).await?;
+                Ok::<_, Error>((copied, clock.monotonic() - began))
             }
         };
+        let (copied, took) = self.with_lock(at, work).await?;
         (self.progress)(at, self.end);
         if self.inner.is_wanted() {
             task::sleep((took * SHARE).clamp(TURN, TURN_MAX)).await;
@@ -194,20 +188,45 @@ impl Run<'_> {
         Ok(copied)
     }
 
+    /// Work that needs the target's lock, from its beginning again where somebody keeps that; to its end, also when this run is stopped.
+    async fn with_lock<T: 'static, W>(&self, at: u64, work: impl Fn() -> W) -> Result<T>
+    where
+        W: Future<Output = Result<T>> + 'static,
+    {
+        let now = || self.client.platform().clock.monotonic();
+        let asked = now();
+        loop {
+            match detached(work()).await {
+                Err(e) if e.errno() == Errno::EBUSY && now() - asked < ASK_FOR => {
+                    (self.progress)(at, self.end);
+                    task::sleep(ASK_AGAIN).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
     async fn finish(&self, copied: Copied) -> Result<()> {
-        let (ending, migration, client) = (self.inner.clone(), self.migration.clone(), self.client.clone());
         let overlap = self.record.overlap;
-        detached(async move {
-            // With the lock: the client has nothing under way that reads the source when it hears that it needs that no more. librbd
-            // 16.2.15 closes the source then, and ends by an assertion if a copy-up is at work on it.
-            let _writing = ending.writing().await.map_err(wait_for_owner)?;
-            ending.cut_again(overlap, &copied).await?;
-            Noted::forget(&ending).await?;
-            set_states(&client, &migration, &[EXECUTING], EXECUTED, "").await?;
-            tell(&ending.io, &ending.header_oid).await;
-            Ok(())
-        })
-        .await
+        let work = || {
+            let (ending, migration, client) = (self.inner.clone(), self.migration.clone(), self.client.clone());
+            let (unfinished, mut copied) = (self.unfinished.clone(), copied.clone());
+            async move {
+                // With the lock: the client has nothing under way that reads the source when it hears that it needs that no more. librbd
+                // 16.2.15 closes the source then, and ends by an assertion if a copy-up is at work on it.
+                let _writing = ending.writing().await.map_err(wait_for_owner)?;
+                let _unfinished = unfinished.begin().await?;
+                ending.cut_again(overlap, &mut copied).await?;
+                Noted::forget(&ending).await?;
+                migration
+                    .change_source(&client, &[EXECUTING, EXECUTED], EXECUTED, "")
+                    .await?;
+                migration.change_target(&client, &[EXECUTING], EXECUTED, "").await?;
+                tell(&ending.io, &ending.header_oid).await;
+                Ok(())
+            }
+        };
+        self.with_lock(self.end, work).await
     }
 }
 
@@ -216,7 +235,7 @@ pub(super) fn at_once(layout: &Layout) -> u64 {
     (BYTES >> layout.order()).clamp(1, OBJECTS)
 }
 
-/// In both headers, the source's first, as Ceph does it.
+/// In both headers.
 async fn set_states(client: &Client, migration: &Migration, from: &[u8], to: u8, text: &str) -> Result<()> {
     migration.change_source(client, from, to, text).await?;
     migration.change_target(client, from, to, text).await
@@ -230,7 +249,12 @@ impl Inner {
     }
 
     /// With the lock held. What it gives is of use where there is none.
-    async fn copy_group(self: &Arc<Self>, source: &Source, group: &[(u64, Under)]) -> Result<Copied> {
+    async fn copy_group(
+        self: &Arc<Self>,
+        source: &Source,
+        below: u64,
+        group: &[(u64, Under)],
+    ) -> Result<Copied> {
         let view = self.seen();
         let record = self.executing().await?;
         source.set_overlap(record.overlap);
@@ -243,15 +267,16 @@ impl Inner {
             times: &Times::new(&record.snap_seqs, &ids)?,
         };
         if copy.times.moments.len() > 1 {
-            Noted::write(self, group.iter().map(|(object, _)| *object)).await?;
+            let objects = group.iter().map(|(object, _)| *object);
+            Noted::of(below, objects).write(self).await?;
         }
         let copied = group.iter().map(|(object, under)| async {
             let version = copy.object(*object, under).await?;
             Ok::<_, Error>(version.map(|version| (*object, version)))
         });
-        let copied: Copied = together::all(copied).await?.into_iter().flatten().collect();
+        let mut copied: Copied = together::all(copied).await?.into_iter().flatten().collect();
         if !view.header.has(features::EXCLUSIVE_LOCK) {
-            self.cut_again(record.overlap, &copied).await?;
+            self.cut_again(record.overlap, &mut copied).await?;
         }
         Ok(copied)
     }
@@ -259,13 +284,18 @@ impl Inner {
     /// The record, if it is us who are at work.
     async fn executing(&self) -> Result<Record> {
         let record = record_of(&self.io, &self.header_oid).await?;
-        let stopped = || Error::refused(Errno::EINVAL, "somebody has ended the migration, or aborts it");
-        record.filter(|r| r.state == EXECUTING).ok_or_else(stopped)
+        let stopped = |errno| Err(Error::refused(errno, "somebody has ended the migration, or aborts it"));
+        match record {
+            Some(r) if r.state == EXECUTING => Ok(r),
+            // By a client: the next run finds nothing to do.
+            Some(r) if r.state == EXECUTED => stopped(Errno::EBUSY),
+            _ => stopped(Errno::EINVAL),
+        }
     }
 
     /// A target without the lock may have been shrunk since these were copied, when the overlap was `overlap` at most. What a client has written
     /// since stays.
-    async fn cut_again(&self, overlap: u64, copied: &[(u64, u64)]) -> Result<()> {
+    async fn cut_again(&self, overlap: u64, copied: &mut Copied) -> Result<()> {
         if copied.is_empty() {
             return Ok(());
         }
@@ -288,7 +318,7 @@ impl Inner {
             };
             match ask(&view.data, &self.data_oid(*object), cut).await {
                 Err(e) if e.is_not_found() || is_another_version(&e) => {}
-                done => drop(done?),
+                done => *version = done?.version,
             }
         }
         Ok(())
