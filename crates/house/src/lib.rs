@@ -86,6 +86,7 @@ const fn library(name: &'static str, users: &'static [&'static str]) -> Library 
 /// computation, and any crate may use it. Development dependencies are not looked at.
 pub const LIBRARIES: &[Library] = &[
     library("aws-lc-rs", &["auth", "msgr", "io", "backup", "s3", "skep"]),
+    library("aws-lc-sys", &["io"]),
     library("clap", &["skep"]),
     library("clap_complete", &["skep"]),
     library("clap_mangen", &["skep"]),

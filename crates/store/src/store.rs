@@ -90,8 +90,7 @@ impl Store {
     }
 
     pub fn mkfs_on(disk: Arc<dyn Disk>, options: &Options) -> Result<()> {
-        let name = disk.name();
-        let disk = sealed::make(disk, options.keys.as_ref()).map_err(|e| open::seal_error(&name, e))?;
+        let disk = open::sealed_for_mkfs(disk, options)?;
         open::mkfs(&*disk, options)
     }
 
@@ -105,6 +104,7 @@ impl Store {
     }
 
     pub fn open_on(disk: Arc<dyn Disk>, options: &Options, waker: Waker) -> Result<Store> {
+        let bare = disk.clone();
         let disk = open::unsealed(disk, options)?;
         let Loaded {
             path,
@@ -119,6 +119,12 @@ impl Store {
             tail,
             replayed,
         } = open::load(&*disk, options)?;
+        // Behind the lock. The store serves without it, too.
+        match sealed::renew(&*bare, options.keys.as_ref()) {
+            Ok(None) => {}
+            Ok(Some(name)) => tracing::info!("{path}: its key is under the key '{name}' now"),
+            Err(e) => tracing::warn!("{path}: its key stays under the one that it was under: {e}"),
+        }
         // Before anything is written that earlier programs would misread.
         superblock
             .add_features(&*file, FEATURES_AT_OPEN)

@@ -81,3 +81,48 @@ fn what_is_written_is_read_with_the_key_alone() {
     fs::remove_file(sealed.path().join("seal")).unwrap();
     assert!(Store::open(sealed.path(), &threaded(Some(keys())), nobody()).is_err());
 }
+
+/// The disk's own index went with an mkfs that found its device away.
+#[test]
+fn a_store_whose_device_is_away_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path(), None);
+    let (block, away) = (dir.path().join("block"), dir.path().join("away"));
+    fs::rename(&block, &away).unwrap();
+    std::os::unix::fs::symlink(dir.path().join("missing"), &block).unwrap();
+    for keys in [None, Some(keys())] {
+        said_plainly(Store::mkfs(dir.path(), &threaded(keys)).unwrap_err());
+    }
+    assert!(dir.path().join("index").exists() && !dir.path().join("seal").exists());
+    fs::remove_file(&block).unwrap();
+    fs::rename(&away, &block).unwrap();
+    assert!(Store::check(dir.path(), &threaded(None)).unwrap().is_clean());
+}
+
+fn said_plainly(e: Error) {
+    assert!(e.to_string().contains("block") || e.to_string().contains("data file"), "{e}");
+}
+
+#[test]
+fn a_seal_under_another_key_is_mended_when_the_store_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path(), Some(keys()));
+    let old = fs::read(dir.path().join("seal")).unwrap();
+    let text = "new AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\ntest MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+    let both = KeyFile::parse(text).unwrap();
+    // Who only looks changes nothing, and nor does who is refused.
+    assert!(Store::check(dir.path(), &threaded(Some(both.clone()))).unwrap().is_clean());
+    assert!(Store::mkfs(dir.path(), &threaded(Some(both.clone()))).is_err());
+    assert_eq!(fs::read(dir.path().join("seal")).unwrap(), old);
+    // Half of a change that was cut: the second copy alone is under the new key.
+    drop(Store::open(dir.path(), &threaded(Some(both.clone())), nobody()).unwrap());
+    let new = fs::read(dir.path().join("seal")).unwrap();
+    assert_ne!(new, old);
+    fs::write(dir.path().join("seal"), [&old[..4096], &new[4096..]].concat()).unwrap();
+    let alone = KeyFile::parse(text.lines().next().unwrap()).unwrap();
+    for _ in 0..2 {
+        drop(Store::open(dir.path(), &threaded(Some(alone.clone())), nobody()).unwrap());
+        let now = fs::read(dir.path().join("seal")).unwrap();
+        assert!(now[..4096].windows(3).any(|w| w == b"new") && now[4096..].windows(3).any(|w| w == b"new"));
+    }
+}

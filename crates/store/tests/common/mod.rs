@@ -28,8 +28,15 @@ pub fn options() -> Options {
         object_bytes_max: 1 << 30,
         threads: false,
         own_log: true,
-        keys: Some(keys()),
         ..Options::default()
+    }
+}
+
+/// For stores of which some are encrypted.
+pub fn with_keys() -> Options {
+    Options {
+        keys: Some(keys()),
+        ..options()
     }
 }
 
@@ -59,11 +66,7 @@ pub fn fresh() -> SimDisk {
     static TEMPLATE: std::sync::OnceLock<SimDisk> = std::sync::OnceLock::new();
     let template = TEMPLATE.get_or_init(|| {
         let disk = SimDisk::new();
-        let plain = Options {
-            keys: None,
-            ..options()
-        };
-        Store::mkfs_on(Arc::new(disk.clone()), &plain).unwrap();
+        Store::mkfs_on(Arc::new(disk.clone()), &options()).unwrap();
         disk
     });
     template.copy()
@@ -74,7 +77,7 @@ pub fn fresh_sealed() -> SimDisk {
     static TEMPLATE: std::sync::OnceLock<SimDisk> = std::sync::OnceLock::new();
     let template = TEMPLATE.get_or_init(|| {
         let disk = SimDisk::new();
-        Store::mkfs_on(Arc::new(disk.clone()), &options()).unwrap();
+        Store::mkfs_on(Arc::new(disk.clone()), &with_keys()).unwrap();
         disk
     });
     template.copy()
@@ -98,7 +101,7 @@ pub fn with_queues(disk: SimDisk, number: u64) -> SimDisk {
 }
 
 pub fn open(disk: &SimDisk) -> Store {
-    Store::open_on(Arc::new(disk.clone()), &options(), nobody()).unwrap()
+    Store::open_on(Arc::new(disk.clone()), &with_keys(), nobody()).unwrap()
 }
 
 pub fn coll(seed: u32) -> SPgId {
@@ -319,7 +322,7 @@ fn holes(parts: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
 }
 
 pub fn check(disk: &SimDisk, what: &str) {
-    let report = Store::check_on(Arc::new(disk.clone()), &options()).unwrap();
+    let report = Store::check_on(Arc::new(disk.clone()), &with_keys()).unwrap();
     assert!(report.is_clean(), "{what}: {:#?}", report.problems);
 }
 

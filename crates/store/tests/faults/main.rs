@@ -244,22 +244,30 @@ fn a_newer_format_is_refused() {
 
 #[test]
 fn mkfs_cut_short_leaves_no_store_and_can_be_repeated() {
+    // Plain, and encrypted; repeated with keys in both cases.
+    for options in [options(), with_keys()] {
+        mkfs_cut_short(&options);
+    }
+}
+
+fn mkfs_cut_short(options: &Options) {
     let whole = {
         let disk = SimDisk::new();
-        Store::mkfs_on(Arc::new(disk.clone()), &options()).unwrap();
+        Store::mkfs_on(Arc::new(disk.clone()), options).unwrap();
         disk.calls()
     };
     for cut in 1..=whole {
         let disk = SimDisk::new();
         disk.cut_at(cut);
-        assert!(Store::mkfs_on(Arc::new(disk.clone()), &options()).is_err());
+        assert!(Store::mkfs_on(Arc::new(disk.clone()), options).is_err());
         for seed in 0..4 {
             let s = disk.survivor(seed);
-            match Store::open_on(Arc::new(s.clone()), &options(), nobody()) {
+            match Store::open_on(Arc::new(s.clone()), &with_keys(), nobody()) {
                 Ok(_) => assert!(cut + 2 >= whole, "a store at call {cut} of {whole}"),
                 Err(e) => {
                     assert!(matches!(e, Error::NotAStore { .. }), "{e}");
-                    Store::mkfs_on(Arc::new(s.clone()), &options()).unwrap();
+                    Store::mkfs_on(Arc::new(s.clone()), &with_keys()).unwrap();
+                    assert!(s.exists("seal").unwrap(), "call {cut}, seed {seed}");
                     drop(open(&s));
                 }
             }

@@ -1,13 +1,14 @@
 //! The file `seal` of a sealed disk: the disk's own key, under a key of the operator's (AES-256-GCM).
 //!
 //! Two copies of [`COPY`] bytes, of which either serves. Without this file, or without the operator's key, nothing on the disk can be read: to destroy
-//! either is to erase the disk. Under another key of the operator's the same disk's key is sealed anew, and no data is written again.
+//! either is to erase the disk. Under another key of the operator's the same disk's key is sealed anew ([`renew`]), and no data is written again.
 
 use super::xts::KEY_BYTES;
 use crate::disk::{Disk, DiskFile};
 use crate::key_file::{KeyFile, NAME_MAX};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use std::io::{Error, ErrorKind, Result};
+use std::sync::Arc;
 
 pub const FILE: &str = "seal";
 
@@ -65,11 +66,11 @@ fn encode(name: &str, master: &[u8; 32], key: &[u8; KEY_BYTES]) -> Result<Vec<u8
 
 /// The name of the operator's key in a copy; None: it is none.
 fn name_in(copy: &[u8]) -> Result<&str> {
-    let number = |at: usize| copy[at..at + 4].try_into().map(u32::from_le_bytes);
     if copy.len() < END || &copy[..8] != MAGIC {
         return Err(damaged("is damaged"));
     }
-    if number(8) != Ok(VERSION) || number(12) != Ok(CIPHER) {
+    let number = |at: usize| copy[at..at + 4].try_into().ok().map(u32::from_le_bytes);
+    if number(8) != Some(VERSION) || number(12) != Some(CIPHER) {
         return Err(damaged("is of a newer program"));
     }
     let name = copy[17..HEADER].get(..usize::from(copy[16]));
@@ -108,50 +109,102 @@ fn decode(copy: &[u8], keys: Option<&KeyFile>) -> Result<([u8; KEY_BYTES], bool)
     Ok((key, is_first))
 }
 
-fn write(file: &dyn DiskFile, copy: &[u8]) -> Result<()> {
-    // The second first: one of the two is whole at any time.
-    for at in [COPY as u64, 0] {
-        file.write_at(copy, at)?;
-        file.flush()?;
-    }
-    Ok(())
+/// Where the copies are; the first one's word counts.
+const COPIES: [u64; 2] = [0, COPY as u64];
+
+/// As much of it as there is; zeros where the file is shorter.
+fn copy_at(file: &dyn DiskFile, at: u64) -> Result<Vec<u8>> {
+    let mut copy = vec![0; COPY];
+    let there = file.len()?.saturating_sub(at).min(COPY as u64) as usize;
+    file.read_at(&mut copy[..there], at)?;
+    Ok(copy)
 }
 
-/// A key of its own for a disk that has none, under the first of `keys`; durable.
-pub fn make(disk: &dyn Disk, keys: &KeyFile) -> Result<[u8; KEY_BYTES]> {
+/// Whether a key was ever kept there: without that, nothing was written under one.
+pub fn has_key(disk: &dyn Disk) -> Result<bool> {
+    let file = disk.open(FILE)?;
+    for at in COPIES {
+        if copy_at(&*file, at)?.starts_with(MAGIC) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A key of its own for a disk that has none, under the first of `keys`; durable. The file is locked until it is closed.
+pub fn make(disk: &dyn Disk, keys: &KeyFile) -> Result<([u8; KEY_BYTES], Arc<dyn DiskFile>)> {
     let (name, master) = keys.first().ok_or_else(|| refused("no key is given".into()))?;
     let mut key = [0; KEY_BYTES];
     aws_lc_rs::rand::fill(&mut key).map_err(|_| Error::other("no randomness"))?;
     let copy = encode(name, master, &key)?;
+    let busy = || Error::new(ErrorKind::WouldBlock, "another process makes a store here");
+    if disk.exists(FILE)? {
+        // Of an earlier try, without a key in it.
+        let old = disk.open(FILE)?;
+        if !old.try_lock()? {
+            return Err(busy());
+        }
+        disk.remove(FILE)?;
+    }
     let file = disk.create(FILE)?;
-    write(&*file, &copy)?;
-    disk.sync()?;
-    Ok(key)
+    let write = || {
+        if !file.try_lock()? {
+            return Err(busy());
+        }
+        // The second first, as whenever they change.
+        for at in COPIES.iter().rev() {
+            file.write_at(&copy, *at)?;
+            file.flush()?;
+        }
+        disk.sync()
+    };
+    match write() {
+        Ok(()) => Ok((key, file)),
+        Err(e) => {
+            let _ = disk.remove(FILE);
+            Err(e)
+        }
+    }
 }
 
-/// The key of a disk that is sealed, by the first copy that serves. Where `keys` has another first key than the one that it is under, and the
-/// disk may be written, it is under that from now on.
+/// The key of a disk that is sealed, by the first copy that serves.
 pub fn read(disk: &dyn Disk, keys: Option<&KeyFile>) -> Result<[u8; KEY_BYTES]> {
     let file = disk.open(FILE)?;
-    let mut found = None;
-    let mut why = damaged("is damaged");
-    for at in [0, COPY as u64] {
-        let mut copy = vec![0; COPY];
-        match file.read_at(&mut copy, at).and_then(|()| decode(&copy, keys)) {
-            Ok(good) => {
-                found = Some(good);
-                break;
-            }
-            // The first one's word counts: it is the newer one.
-            Err(e) if at == 0 || why.kind() == ErrorKind::InvalidData => why = e,
+    let mut why: Option<Error> = None;
+    for at in COPIES {
+        match copy_at(&*file, at).and_then(|copy| decode(&copy, keys)) {
+            Ok((key, _)) => return Ok(key),
+            // What tells of a key says more than what is damaged.
+            Err(e) if why.as_ref().is_none_or(|w| w.kind() == ErrorKind::InvalidData) => why = Some(e),
             Err(_) => {}
         }
     }
-    let (key, is_first) = found.ok_or(why)?;
-    if let Some((name, master)) = keys.and_then(|k| k.first()).filter(|_| !is_first && !file.is_read_only()) {
-        write(&*file, &encode(name, master, &key)?)?;
+    Err(why.unwrap_or_else(|| damaged("is damaged")))
+}
+
+/// Both copies whole, and under the first of `keys`, which have to open one of them. The name of that key, if anything was changed.
+pub fn renew(disk: &dyn Disk, keys: &KeyFile) -> Result<Option<String>> {
+    let file = disk.open(FILE)?;
+    let key = read(disk, Some(keys))?;
+    let is_good = |at: u64| copy_at(&*file, at).and_then(|copy| decode(&copy, Some(keys)));
+    let mut stale: Vec<(bool, u64)> = Vec::new();
+    for at in COPIES.iter().rev() {
+        match is_good(*at) {
+            Ok((_, true)) => {}
+            // One that does not serve first: the other one does meanwhile.
+            other => stale.push((other.is_ok(), *at)),
+        }
     }
-    Ok(key)
+    stale.sort_by_key(|(serves, _)| *serves);
+    let Some((name, master)) = keys.first().filter(|_| !stale.is_empty()) else {
+        return Ok(None);
+    };
+    let copy = encode(name, master, &key)?;
+    for (_, at) in stale {
+        file.write_at(&copy, at)?;
+        file.flush()?;
+    }
+    Ok(Some(name.to_string()))
 }
 
 #[cfg(test)]
@@ -166,15 +219,22 @@ mod tests {
         KeyFile::parse(&lines.concat()).unwrap()
     }
 
+    fn opened(disk: &SimDisk, lines: &[&str]) -> Result<[u8; KEY_BYTES]> {
+        let keys = keys(lines);
+        let key = read(disk, Some(&keys))?;
+        renew(disk, &keys)?;
+        Ok(key)
+    }
+
     #[test]
     fn a_disk_has_its_key_for_good_under_changing_keys_of_the_operator() {
         let disk = SimDisk::new();
-        let key = make(&disk, &keys(&[A])).unwrap();
-        assert_eq!(read(&disk, Some(&keys(&[A]))).unwrap(), key);
+        let (key, _) = make(&disk, &keys(&[A])).unwrap();
+        assert_eq!(opened(&disk, &[A]).unwrap(), key);
         // Under the first one from now on.
-        assert_eq!(read(&disk, Some(&keys(&[B, A]))).unwrap(), key);
-        assert_eq!(read(&disk, Some(&keys(&[B]))).unwrap(), key);
-        let said = read(&disk, Some(&keys(&[A]))).unwrap_err();
+        assert_eq!(opened(&disk, &[B, A]).unwrap(), key);
+        assert_eq!(opened(&disk, &[B]).unwrap(), key);
+        let said = opened(&disk, &[A]).unwrap_err();
         assert!(said.to_string().contains("under the key 'b'; the file of keys has a"), "{said}");
         let said = read(&disk, None).unwrap_err();
         assert!(said.to_string().contains("encrypted under the key 'b'"), "{said}");
@@ -183,38 +243,57 @@ mod tests {
         let said = read(&disk, Some(&other)).unwrap_err();
         assert!(said.to_string().contains("'b' is not the one"), "{said}");
         // Every disk has another one.
-        assert_ne!(make(&SimDisk::new(), &keys(&[A])).unwrap(), key);
+        assert_ne!(make(&SimDisk::new(), &keys(&[A])).unwrap().0, key);
     }
 
     #[test]
-    fn either_copy_serves() {
-        let disk = SimDisk::new();
-        let key = make(&disk, &keys(&[A])).unwrap();
-        disk.flip(FILE, 3, 0);
-        assert_eq!(read(&disk, Some(&keys(&[A]))).unwrap(), key);
-        disk.flip(FILE, (COPY + SEALED_AT) as u64, 0);
-        let said = read(&disk, Some(&keys(&[A]))).unwrap_err();
-        assert!(said.to_string().contains("damaged"), "{said}");
+    fn either_copy_serves_and_a_bad_one_is_mended() {
+        for at in [0, COPY] {
+            let disk = SimDisk::new();
+            let (key, file) = make(&disk, &keys(&[A])).unwrap();
+            drop(file);
+            disk.flip(FILE, (at + SEALED_AT) as u64, 3);
+            let bad = disk.copy();
+            assert_eq!(opened(&disk, &[A]).unwrap(), key, "copy at {at}");
+            // As good as new: the other one may go now.
+            disk.flip(FILE, (COPY - at + SEALED_AT) as u64, 3);
+            assert_eq!(read(&disk, Some(&keys(&[A]))).unwrap(), key, "copy at {at}");
+            bad.flip(FILE, (COPY - at + SEALED_AT) as u64, 3);
+            let said = read(&bad, Some(&keys(&[A]))).unwrap_err();
+            assert!(said.to_string().contains("damaged"), "{said}");
+        }
     }
 
     #[test]
     fn a_cut_under_a_change_of_keys_leaves_one_that_opens() {
         let disk = SimDisk::new();
-        let key = make(&disk, &keys(&[A])).unwrap();
-        let begin = disk.calls();
+        let (key, file) = make(&disk, &keys(&[A])).unwrap();
+        drop(file);
         for n in 0.. {
             let cut = disk.copy();
             cut.cut_at(n);
-            let done = read(&cut, Some(&keys(&[B, A])));
+            let done = opened(&cut, &[B, A]);
             for seed in 0..8 {
                 let left = cut.survivor_of(Survival::Some(seed));
-                assert_eq!(read(&left, Some(&keys(&[B, A]))).unwrap(), key, "cut {n}, seed {seed}");
+                assert_eq!(opened(&left, &[B, A]).unwrap(), key, "cut {n}, seed {seed}");
+                // Whole again, whatever was left.
+                assert_eq!(opened(&left, &[B]).unwrap(), key, "cut {n}, seed {seed}");
             }
             if done.is_ok() {
                 assert!(n > 3, "{n}");
                 break;
             }
         }
-        assert!(begin > 0);
+    }
+
+    #[test]
+    fn what_was_cut_short_before_it_had_a_key_is_made_anew_by_one_process() {
+        let disk = SimDisk::new();
+        drop(disk.create(FILE).unwrap());
+        assert!(!has_key(&disk).unwrap());
+        let (_, file) = make(&disk, &keys(&[A])).unwrap();
+        assert!(has_key(&disk).unwrap());
+        assert_eq!(make(&disk, &keys(&[A])).unwrap_err().kind(), ErrorKind::WouldBlock);
+        drop(file);
     }
 }

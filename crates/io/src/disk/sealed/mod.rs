@@ -6,7 +6,8 @@
 //!
 //! Invariant: of a write no byte is changed outside of the units that it touches, so a torn one tears what a plain disk would tear, rounded to units.
 //!
-//! Bounds: a write is sealed in pieces of [`AT_ONCE`] bytes, writes that go at once in groups of as many.
+//! Bounds: writes that go at once are sealed in groups of [`AT_ONCE`] bytes, or one that is larger by itself; the memory of [`SPARES_MAX`] groups is
+//! kept by each file.
 //!
 //! Not here: files other than those of a store (`seal` itself is plain); proof against who changes the disk.
 
@@ -16,7 +17,7 @@ mod xts;
 
 pub use envelope::FILE;
 
-use super::{AlignedBuf, Disk, DiskFile, ReadQueue, Space, Write, WriteQueue};
+use super::{AlignedVec, Disk, DiskFile, ReadQueue, Space, Write, WriteQueue};
 use crate::key_file::KeyFile;
 use queues::{Reads, Writes};
 use std::io::{Error, ErrorKind, IoSlice, Result};
@@ -24,70 +25,76 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use xts::{SECTOR, UNIT, Xts};
 
-const AT_ONCE: usize = 1 << 20;
-/// Of a data file, looked at for whether a store is in it.
-const BEGIN: usize = 64 << 10;
+const AT_ONCE: usize = 4 << 20;
+const SPARES_MAX: usize = 2;
 /// Files that are encrypted, and their numbers in tweaks: these never change.
 const FILES: [(&str, u64); 2] = [("block", 0), ("index", 1)];
 
-/// The disk as it is to be used: with its seal, if it has one, which `keys` have to open.
+/// The disk as it is to be used: with its seal, if it has one, which `keys` have to open. One without a key in it was never used.
 pub fn over(disk: Arc<dyn Disk>, keys: Option<&KeyFile>) -> Result<Arc<dyn Disk>> {
-    match disk.exists(FILE)? {
+    match disk.exists(FILE)? && envelope::has_key(&*disk)? {
         false => Ok(disk),
         true => {
             let key = envelope::read(&*disk, keys)?;
-            sealed(disk, key)
+            sealed(disk, key, None)
         }
     }
 }
 
-/// The same for a disk on which a store is to be made: it gets a seal where there are keys and no store is there yet.
-pub fn make(disk: Arc<dyn Disk>, keys: Option<&KeyFile>) -> Result<Arc<dyn Disk>> {
+/// The same for a disk that holds nothing yet: it gets a seal. As long as it is there no other process makes one.
+pub fn make(disk: Arc<dyn Disk>, keys: &KeyFile) -> Result<Arc<dyn Disk>> {
+    if disk.exists(FILE)? && envelope::has_key(&*disk)? {
+        return over(disk, Some(keys));
+    }
+    let (key, lock) = envelope::make(&*disk, keys)?;
+    sealed(disk, key, Some(lock))
+}
+
+/// Puts the key of the disk (as it is without its seal) under the first of `keys`, if it is sealed and that is not so; its name then. For who has locked what
+/// is on the disk.
+pub fn renew(disk: &dyn Disk, keys: Option<&KeyFile>) -> Result<Option<String>> {
     match keys {
-        Some(keys) if !disk.exists(FILE)? && is_unused(&*disk)? => {
-            let key = envelope::make(&*disk, keys)?;
-            sealed(disk, key)
-        }
-        keys => over(disk, keys),
+        Some(keys) if disk.exists(FILE)? => envelope::renew(disk, keys),
+        _ => Ok(None),
     }
 }
 
-/// A store's first bytes are written last: before that they are zeros, with and without a seal.
-fn is_unused(disk: &dyn Disk) -> Result<bool> {
-    let (data, _) = FILES[0];
-    if !disk.exists(data)? {
-        return Ok(true);
-    }
-    let file = disk.open_data(data)?;
-    let mut begin = AlignedBuf::new(BEGIN.min(file.len()? as usize / SECTOR * SECTOR));
-    file.read_at(&mut begin, 0)?;
-    Ok(begin.iter().all(|b| *b == 0))
-}
-
-fn sealed(disk: Arc<dyn Disk>, key: [u8; xts::KEY_BYTES]) -> Result<Arc<dyn Disk>> {
+fn sealed(
+    disk: Arc<dyn Disk>,
+    key: [u8; xts::KEY_BYTES],
+    lock: Option<Arc<dyn DiskFile>>,
+) -> Result<Arc<dyn Disk>> {
     let xts = Arc::new(Xts::new(key)?);
-    Ok(Arc::new(SealedDisk { disk, xts }))
+    Ok(Arc::new(SealedDisk { disk, xts, _lock: lock }))
 }
 
 #[derive(Debug)]
 struct SealedDisk {
     disk: Arc<dyn Disk>,
     xts: Arc<Xts>,
+    /// Of the seal, while it is new.
+    _lock: Option<Arc<dyn DiskFile>>,
+}
+
+/// The number of a file in tweaks.
+fn number_of(name: &str) -> Result<u128> {
+    let number = FILES.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+    let unknown = || Error::new(ErrorKind::Unsupported, format!("no sealed file is called '{name}'"));
+    Ok(u128::from(number.ok_or_else(unknown)?) << 64)
 }
 
 impl SealedDisk {
-    fn file(&self, name: &str, file: Arc<dyn DiskFile>) -> Result<Arc<dyn DiskFile>> {
-        let number = FILES.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-        let number = number.ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("no sealed file is called '{name}'")))?;
+    fn file(&self, number: u128, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
         let place = Place {
             xts: self.xts.clone(),
-            file: u128::from(number) << 64,
+            file: number,
         };
-        Ok(Arc::new(SealedFile {
+        Arc::new(SealedFile {
             file,
             place,
-            parts: Mutex::new(()),
-        }))
+            parts: Mutex::default(),
+            spare: Mutex::default(),
+        })
     }
 }
 
@@ -99,13 +106,16 @@ impl Disk for SealedDisk {
         self.disk.exists(file)
     }
     fn open(&self, file: &str) -> Result<Arc<dyn DiskFile>> {
-        self.file(file, self.disk.open(file)?)
+        let number = number_of(file)?;
+        Ok(self.file(number, self.disk.open(file)?))
     }
     fn open_data(&self, file: &str) -> Result<Arc<dyn DiskFile>> {
-        self.file(file, self.disk.open_data(file)?)
+        let number = number_of(file)?;
+        Ok(self.file(number, self.disk.open_data(file)?))
     }
     fn create(&self, file: &str) -> Result<Arc<dyn DiskFile>> {
-        self.file(file, self.disk.create(file)?)
+        let number = number_of(file)?;
+        Ok(self.file(number, self.disk.create(file)?))
     }
     fn create_on(&self, file: &str, device: &Path) -> Result<()> {
         self.disk.create_on(file, device)
@@ -153,6 +163,8 @@ struct SealedFile {
     place: Place,
     /// Held while parts of sectors are completed by what is around them.
     parts: Mutex<()>,
+    /// Memory of writes that have ended, for the next ones.
+    spare: Mutex<Vec<AlignedVec>>,
 }
 
 /// From `offset` to `end`, rounded to sectors.
@@ -174,6 +186,8 @@ impl SealedFile {
         let end = to.min(self.file.len()?).max(from);
         let mut data = vec![0; (end - from) as usize];
         self.file.read_at(&mut data, from)?;
+        // A unit that the file ends in says nothing.
+        data.truncate(data.len() / UNIT * UNIT);
         self.place.open(from, &mut data)?;
         Ok(data)
     }
@@ -194,36 +208,36 @@ impl SealedFile {
         self.file.write_at(&sectors[(first - from) as usize..wanted], first)
     }
 
-    /// Sealed copies of writes of whole sectors.
-    fn sealed<'a>(&self, writes: impl Iterator<Item = (u64, &'a [u8])>) -> Result<Vec<(u64, AlignedBuf)>> {
-        let one = |(offset, data): (u64, &[u8])| {
-            let mut buf = AlignedBuf::for_read(data.len());
-            buf[..data.len()].copy_from_slice(data);
-            self.place.seal(offset, &mut buf[..data.len()])?;
-            Ok((offset, buf))
-        };
-        writes.map(one).collect()
-    }
-
-    fn write_sealed(&self, sealed: &[(u64, AlignedBuf)]) -> Result<()> {
-        let slices: Vec<[IoSlice<'_>; 1]> = sealed.iter().map(|(_, buf)| [IoSlice::new(buf)]).collect();
-        let writes: Vec<Write<'_>> = sealed
+    /// Writes of whole sectors, each as its place and its slices.
+    fn write_group(&self, group: &[(u64, &[IoSlice<'_>])]) -> Result<()> {
+        let spares = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arena = spares().pop().unwrap_or_default();
+        arena.clear();
+        let mut places = Vec::with_capacity(group.len());
+        for (offset, slices) in group {
+            let from = arena.len();
+            slices.iter().for_each(|slice| arena.extend_from_slice(slice));
+            let to = arena.len();
+            self.place.seal(*offset, &mut arena[from..to])?;
+            places.push((*offset, from..to));
+        }
+        let slices: Vec<[IoSlice<'_>; 1]> = places.iter().map(|(_, at)| [IoSlice::new(&arena[at.clone()])]).collect();
+        let writes: Vec<Write<'_>> = places
             .iter()
             .zip(&slices)
             .map(|((offset, _), data)| Write { offset: *offset, data })
             .collect();
-        self.file.write_all(&writes)
+        let done = self.file.write_all(&writes);
+        let mut spares = spares();
+        if spares.len() < SPARES_MAX {
+            spares.push(arena);
+        }
+        done
     }
 }
 
-/// Slices of a write, each with its place, cut into pieces.
-fn pieces<'a>(data: &'a [IoSlice<'a>], offset: u64) -> impl Iterator<Item = (u64, &'a [u8])> {
-    let mut at = offset;
-    data.iter().flat_map(|slice| slice.chunks(AT_ONCE)).map(move |piece| {
-        let begin = at;
-        at += piece.len() as u64;
-        (begin, piece)
-    })
+fn length(slices: &[IoSlice<'_>]) -> usize {
+    slices.iter().map(|slice| slice.len()).sum()
 }
 
 impl DiskFile for SealedFile {
@@ -249,23 +263,28 @@ impl DiskFile for SealedFile {
     }
 
     fn write_all(&self, writes: &[Write<'_>]) -> Result<()> {
-        let mut group: Vec<(u64, &[u8])> = Vec::new();
+        let mut group: Vec<(u64, &[IoSlice<'_>])> = Vec::new();
         let mut bytes = 0;
-        for (offset, piece) in writes.iter().flat_map(|w| pieces(w.data, w.offset)) {
-            if !is_whole(offset, piece.len()) {
-                self.write_part(piece, offset)?;
+        for w in writes {
+            let len = length(w.data);
+            if !is_whole(w.offset, len) {
+                let mut at = w.offset;
+                for slice in w.data.iter().filter(|slice| !slice.is_empty()) {
+                    self.write_part(slice, at)?;
+                    at += slice.len() as u64;
+                }
                 continue;
             }
-            if bytes + piece.len() > AT_ONCE && bytes > 0 {
-                self.write_sealed(&self.sealed(group.drain(..))?)?;
-                bytes = 0;
+            if bytes + len > AT_ONCE && bytes > 0 {
+                self.write_group(&group)?;
+                (bytes, group) = (0, Vec::new());
             }
-            bytes += piece.len();
-            group.push((offset, piece));
+            bytes += len;
+            group.push((w.offset, w.data));
         }
-        match group.is_empty() {
-            true => Ok(()),
-            false => self.write_sealed(&self.sealed(group.into_iter())?),
+        match bytes {
+            0 => Ok(()),
+            _ => self.write_group(&group),
         }
     }
 

@@ -9,7 +9,7 @@ fn keys() -> KeyFile {
 }
 
 fn over_sim(sim: &SimDisk) -> Arc<dyn Disk> {
-    make(Arc::new(sim.clone()), Some(&keys())).unwrap()
+    make(Arc::new(sim.clone()), &keys()).unwrap()
 }
 
 fn read(file: &dyn DiskFile, offset: u64, len: usize) -> Vec<u8> {
@@ -115,22 +115,37 @@ fn what_a_write_does_not_touch_stays_whatever_is_torn() {
 }
 
 #[test]
-fn a_disk_with_something_on_it_gets_no_seal() {
-    let sim = SimDisk::new();
-    sim.create("block").unwrap().write_at(&[7; SECTOR], 0).unwrap();
-    let disk = make(Arc::new(sim.clone()), Some(&keys())).unwrap();
-    assert!(!sim.exists(FILE).unwrap());
-    assert_eq!(read(&*disk.open("block").unwrap(), 0, 9), [7; 9]);
-    // Without keys nothing is sealed.
+fn a_disk_without_a_seal_is_as_it_is() {
     let plain = SimDisk::new();
-    make(Arc::new(plain.clone()), None).unwrap().create("block").unwrap().write_at(&[7; SECTOR], 0).unwrap();
+    let disk = over(Arc::new(plain.clone()), Some(&keys())).unwrap();
+    disk.create("block").unwrap().write_at(&[7; SECTOR], 0).unwrap();
     assert_eq!(plain.content("block"), [7; SECTOR]);
+    assert_eq!(renew(&plain, Some(&keys())).unwrap(), None);
+    // Nor is one whose seal never got a key.
+    drop(plain.create(FILE).unwrap());
+    let disk = over(Arc::new(plain.clone()), None).unwrap();
+    assert_eq!(read(&*disk.open("block").unwrap(), 0, 9), [7; 9]);
+}
+
+/// Slices need not be blocks, and large writes go by themselves.
+#[test]
+fn writes_of_many_slices() {
+    let file = over_sim(&SimDisk::new()).create("block").unwrap();
+    let data: Vec<u8> = (0..AT_ONCE + 3 * SECTOR).map(|n| (n / 7) as u8).collect();
+    let slices: Vec<IoSlice<'_>> = data.chunks(1000).map(IoSlice::new).collect();
+    let small = [IoSlice::new(&data[..SECTOR])];
+    let end = 2 * AT_ONCE as u64;
+    let write = |offset, data| Write { offset, data };
+    file.write_all(&[write(end, &small), write(0, &slices), write(end + S, &small)]).unwrap();
+    assert!(read(&*file, 0, data.len()) == data);
+    assert_eq!(read(&*file, end + S, SECTOR), data[..SECTOR]);
+    assert_eq!(read(&*file, end, SECTOR), data[..SECTOR]);
 }
 
 #[test]
 fn queues_of_a_real_disk() {
     let dir = tempfile::tempdir().unwrap();
-    let disk = make(Arc::new(HostDisk::new(dir.path())), Some(&keys())).unwrap();
+    let disk = make(Arc::new(HostDisk::new(dir.path())), &keys()).unwrap();
     disk.create("block").unwrap().set_len(64 * S).unwrap();
     let file = disk.open_data("block").unwrap();
     let mut data = AlignedVec::default();

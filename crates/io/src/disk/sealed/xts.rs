@@ -76,20 +76,15 @@ impl Context {
             return Err(failed());
         }
         let tweak = tweak.to_le_bytes();
-        let (mut out, ctx) = (0, self.0.as_ptr());
+        let (mut out, ctx, len) = (0, self.0.as_ptr(), data.len());
+        let place = data.as_mut_ptr();
         // SAFETY: the context has its key; the tweak has 16 bytes; -1 keeps the direction. Input and output are the same memory of `data.len()`
         // bytes, which this cipher allows, and it writes as many as it reads.
         let done = unsafe {
             EVP_CipherInit_ex(ctx, null(), null_mut(), null(), tweak.as_ptr(), -1) == 1
-                && EVP_CipherUpdate(
-                    ctx,
-                    data.as_mut_ptr(),
-                    &mut out,
-                    data.as_ptr(),
-                    data.len() as i32,
-                ) == 1
+                && EVP_CipherUpdate(ctx, place, &mut out, place, len as i32) == 1
         };
-        match done && out as usize == data.len() {
+        match done && out as usize == len {
             true => Ok(()),
             false => Err(failed()),
         }
