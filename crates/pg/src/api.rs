@@ -22,8 +22,18 @@ pub struct Permit {
     pub rider: Option<Box<dyn Any>>,
     /// When the operation was executed; from then on it is only its answer that waits.
     pub executed: Option<Duration>,
-    /// The other OSD whose word the answer had waited for last; None: for nobody's, or for the disk here.
-    pub last: Option<OsdId>,
+    /// What its answer had waited for last; None: it did not wait.
+    pub last: Option<Word>,
+}
+
+/// Whose word was the last that an answer waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Word {
+    /// That of the disk here.
+    Disk,
+    Osd(OsdId),
+    /// Nobody's: somebody who had not answered counts no more.
+    Change,
 }
 
 impl Permit {

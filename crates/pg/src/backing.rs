@@ -1,7 +1,7 @@
 //! The PG and its back end: what goes there, and what goes on afterwards.
 
 use crate::Pg;
-use crate::api::{Context, Output};
+use crate::api::{Context, Output, Word};
 use crate::backend::group::Group;
 use crate::backend::reports::{CopyNeed, Kin, MemberState};
 use crate::backend::{Backend, Lent, Whose};
@@ -71,7 +71,7 @@ impl Pg {
         };
         let done = call(&mut *self.backend, &mut lent);
         // Answers that waited for nothing else go.
-        let by = self.backend.last_to_confirm();
+        let by = self.backend.take_word().unwrap_or(Word::Change);
         self.front.confirm(self.backend.confirmed(), by, ctx.out);
         done
     }

@@ -46,7 +46,7 @@ pub use api::{
     Allow, Capabilities, Client, ClientOp, ClusterView, ConnId, Context, Fence, Input, Located, Need,
     ObjectCopy, Output, Permit, PgStats,
 };
-pub use api::{ScrubOrder, ScrubResult};
+pub use api::{ScrubOrder, ScrubResult, Word};
 pub use backend::findings::{Inconsistent, shard_error};
 pub use backend::group::{Group, Proposal};
 pub use backend::pull_turns::PullTurns;

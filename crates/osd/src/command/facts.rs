@@ -131,6 +131,8 @@ pub fn stages(osd: &mut Osd, args: &Args<'_>) -> Answer {
     let trips = trips.map(|(peer, trip)| json!({"osd": peer, "seconds": trip.as_secs_f64()}));
     let here = json!({
         "commits": {"samples": samples, "seconds": sum.as_secs_f64()},
+        // OSDs of one file system may share a thread.
+        "thread": format!("{} {:?}", std::process::id(), std::thread::current().id()),
         "loop_seconds": osd.turns.spent().as_secs_f64(),
         "recovery_bytes": osd.meters.osd.recovery_bytes.get(),
         "scrub_bytes": osd.meters.osd.scrub_bytes.get(),

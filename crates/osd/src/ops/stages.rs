@@ -5,10 +5,11 @@
 //! Bounds: [`ROWS_MAX`] rows, what others do is counted together; a question is remembered for [`KEPT_MAX`] at most.
 
 use crate::images;
+use pg::Word;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{EntityAddr, EntityName, OsdId, PoolId};
+use types::{EntityAddr, EntityName, PoolId};
 
 pub const ROWS_MAX: usize = 1000;
 pub const KEPT_MAX: Duration = Duration::from_secs(600);
@@ -32,8 +33,8 @@ pub struct Passed {
     pub reached_pg: Option<Duration>,
     pub executed: Option<Duration>,
     pub answered: Duration,
-    /// Whom its answer had waited for last; None: the disk here, or nobody.
-    pub last: Option<OsdId>,
+    /// What its answer had waited for last; None: it did not wait.
+    pub last: Option<Word>,
 }
 
 /// The stages of one operation: until its PG has it, until it is executed, until its answer may go.
@@ -52,8 +53,8 @@ struct Row {
     slowest: Duration,
     /// Sums of [`stages`].
     stages: [Duration; 3],
-    /// The last stage by whom it was for: how many operations, and their sum.
-    last: BTreeMap<Option<OsdId>, (u64, Duration)>,
+    /// The last stage of those that waited, by what for: how many, and their sum.
+    last: BTreeMap<Word, (u64, Duration)>,
 }
 
 impl Row {
@@ -65,14 +66,21 @@ impl Row {
         for (sum, one) in self.stages.iter_mut().zip(of) {
             *sum += one;
         }
-        let last = self.last.entry(p.last).or_default();
-        *last = (last.0 + 1, last.1 + of[2]);
+        if let Some(word) = p.last {
+            let last = self.last.entry(word).or_default();
+            *last = (last.0 + 1, last.1 + of[2]);
+        }
     }
 
     fn json(&self) -> Value {
         let [queue, turn, durable] = self.stages.map(|d| d.as_secs_f64());
-        let last = self.last.iter().map(|(osd, (ops, sum))| {
-            json!({"osd": osd, "ops": ops, "seconds": sum.as_secs_f64()})
+        let last = self.last.iter().map(|(word, (ops, sum))| {
+            let by = match word {
+                Word::Disk => json!("disk"),
+                Word::Osd(osd) => json!(osd),
+                Word::Change => json!("change"),
+            };
+            json!({"by": by, "ops": ops, "seconds": sum.as_secs_f64()})
         });
         json!({
             "ops": self.ops,
@@ -183,7 +191,7 @@ mod tests {
         Whose::of(1, None, EntityName::client(client), true)
     }
 
-    fn passed(at: u64, last: Option<OsdId>) -> Passed {
+    fn passed(at: u64, last: Option<Word>) -> Passed {
         Passed {
             bytes: 4096,
             since: MS(at),
@@ -200,9 +208,9 @@ mod tests {
         s.count(whose(1), EntityAddr::BLANK, &passed(0, None));
         assert_eq!(s.json(MS(1)), Value::Null, "nobody has asked");
         s.ask(MS(100), MS(5000));
-        s.count(whose(1), EntityAddr::BLANK, &passed(200, None));
-        s.count(whose(1), EntityAddr::BLANK, &passed(300, Some(2)));
-        s.count(whose(1), EntityAddr::BLANK, &passed(400, Some(2)));
+        s.count(whose(1), EntityAddr::BLANK, &passed(200, Some(Word::Disk)));
+        s.count(whose(1), EntityAddr::BLANK, &passed(300, Some(Word::Osd(2))));
+        s.count(whose(1), EntityAddr::BLANK, &passed(400, Some(Word::Osd(2))));
         let all = s.json(MS(1100));
         assert_eq!(all["seconds"], 1.0);
         let row = &all["rows"][0];
@@ -211,8 +219,12 @@ mod tests {
             (&row["queue"], &row["turn"], &row["durable"]),
             (&json!(0.003), &json!(0.006), &json!(0.021))
         );
-        let last = json!([{"osd": null, "ops": 1, "seconds": 0.007}, {"osd": 2, "ops": 2, "seconds": 0.014}]);
+        let last = json!([{"by": "disk", "ops": 1, "seconds": 0.007}, {"by": 2, "ops": 2, "seconds": 0.014}]);
         assert_eq!(row["last"], last);
+        // One that did not wait has no part in who was waited for.
+        s.count(whose(1), EntityAddr::BLANK, &passed(500, None));
+        let row = &s.json(MS(1100))["rows"][0];
+        assert_eq!((&row["ops"], &row["last"]), (&json!(4), &last));
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(crate) mod pull_turns;
 pub(crate) mod replicated;
 pub(crate) mod reports;
 
-use crate::api::Output;
+use crate::api::{Output, Word};
 use crate::exec::gathered::{Gathered, Read};
 use crate::state::pg::PgState;
 use crate::store::{IoError, ObjectStore, Seq, Ticket};
@@ -152,10 +152,8 @@ pub(crate) trait Backend: fmt::Debug {
     fn durable(&mut self, seq: Seq, lent: &mut Lent<'_>);
     /// The newest transaction that answers may show; asked after every call.
     fn confirmed(&self) -> Seq;
-    /// Whose word was heard last; None: that of the disk here. Of use in the call that raises [`Backend::confirmed`].
-    fn last_to_confirm(&self) -> Option<OsdId> {
-        None
-    }
+    /// Who has spoken of transactions since this was asked last: if [`Backend::confirmed`] is higher now, by this word; None: nobody has.
+    fn take_word(&mut self) -> Option<Word>;
     /// It wants to hear of [`Backend::durable`].
     fn waits_for_durability(&self) -> bool;
 

@@ -4,9 +4,9 @@
 //! in-sync members have said so. Outputs of one sequence number leave in the order in which they came; since
 //! an object's answers never carry descending numbers, they leave in order, too.
 
+use crate::api::Word;
 use crate::{Output, Seq};
 use std::collections::BTreeMap;
-use types::OsdId;
 
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
@@ -69,8 +69,8 @@ impl Commits {
         waiting.map(|(_, output)| output)
     }
 
-    /// `by`: the other OSD that has said so last.
-    pub fn advance(&mut self, committed: Seq, by: Option<OsdId>, out: &mut Vec<Output>) {
+    /// `by`: who has said so.
+    pub fn advance(&mut self, committed: Seq, by: Word, out: &mut Vec<Output>) {
         self.committed = self.committed.max(committed);
         while let Some(e) = self.waiting.first_entry() {
             if *e.key() > self.committed {
@@ -78,7 +78,7 @@ impl Commits {
             }
             out.extend(e.remove().into_iter().map(|(_, mut output)| {
                 if let Output::Reply { permit, .. } = &mut output {
-                    permit.last = by;
+                    permit.last = Some(by);
                 }
                 output
             }));

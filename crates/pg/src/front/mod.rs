@@ -22,7 +22,7 @@ pub(crate) mod watch;
 pub(crate) mod watched;
 pub(crate) mod write;
 
-use crate::api::{ClientOp, ConnId, Output};
+use crate::api::{ClientOp, ConnId, Output, Word};
 use crate::backend::replicated::Shown;
 use crate::exec::notifies::NotifyBytes;
 use crate::state::object::ObjectCache;
@@ -33,7 +33,7 @@ use commit::Commits;
 use parked::Parked;
 use std::collections::VecDeque;
 use std::time::Duration;
-use types::{HObject, OsdId};
+use types::HObject;
 use wake::Wake;
 use watch::WatchTable;
 
@@ -87,7 +87,7 @@ impl Front {
     }
 
     /// Lets answers go that wait for no more than this.
-    pub fn confirm(&mut self, seq: Seq, by: Option<OsdId>, out: &mut Vec<Output>) {
+    pub fn confirm(&mut self, seq: Seq, by: Word, out: &mut Vec<Output>) {
         self.commits.advance(seq, by, out);
     }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 #[derive(Debug, ClapArgs)]
 pub struct Args {
-    /// POOL, POOL[/NAMESPACE]/IMAGE, client.NUMBER or an address of clients [default: all that clients do]
+    /// POOL, POOL[/NAMESPACE]/IMAGE, client.NUMBER or an address of clients (as the servers see it) [default: all that clients do]
     pub what: Option<String>,
     #[command(flatten)]
     pub cluster: ClusterArgs,

@@ -1,41 +1,32 @@
 //! Where the time of operations went, and the likeliest reason for each part, out of what the OSDs counted. Pure.
 
-use super::seen::{Row, Seen, Sum};
+use super::seen::{Row, Seen, Sum, Word};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use types::OsdId;
 
-/// Parts below this share of the time are not told.
+/// Places below this share of the time are told together.
 const TOLD_FROM: f64 = 0.05;
 const TOLD_MAX: usize = 6;
-/// Above this a loop keeps what comes waiting.
-const BUSY: f64 = 0.8;
+/// Above this a thread keeps what comes waiting.
+pub const BUSY: f64 = 0.8;
 /// A reason accounts for a part if it is so much of it.
 const ACCOUNTS: f64 = 0.5;
 /// Bytes per second of recovery or scrub that are worth a word.
 const MOVES: f64 = 1e6;
 
-/// A place where operations wait.
+/// What operations wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
-    /// Until its group at this OSD has it.
-    Queue(OsdId),
-    /// In its group, until it is executed.
-    ReadTurn(OsdId),
-    WriteTurn(OsdId),
-    /// Until the disk of this OSD, where the group is led, has it.
-    Own(OsdId),
-    /// Until the other OSD says that it has it: led by, other.
-    Other(OsdId, OsdId),
-}
-
-impl Place {
-    /// The OSD at which something is to be looked at.
-    pub fn osd(self) -> OsdId {
-        match self {
-            Self::Queue(o) | Self::ReadTurn(o) | Self::WriteTurn(o) | Self::Own(o) | Self::Other(_, o) => o,
-        }
-    }
+enum Kind {
+    /// Until their group has them.
+    Queue,
+    /// In their group, until they are executed.
+    ReadTurn,
+    WriteTurn,
+    /// Until they are durable there.
+    Durable,
+    /// Until somebody who did not answer counted no more.
+    Change,
 }
 
 /// One part of the time.
@@ -66,22 +57,48 @@ pub fn sum<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Sum {
     all
 }
 
-fn places<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeMap<Place, (f64, f64)> {
-    let mut all: BTreeMap<Place, (f64, f64)> = BTreeMap::new();
-    let mut add = |place, ops, seconds| {
-        let (n, s) = all.entry(place).or_default();
-        (*n, *s) = (*n + ops, *s + seconds);
-    };
+#[derive(Debug, Clone, Copy, Default)]
+struct Part {
+    ops: f64,
+    seconds: f64,
+    /// Who leads the groups of most of it, and how much that is.
+    leads: (OsdId, f64),
+}
+
+impl Part {
+    fn add(&mut self, ops: f64, seconds: f64, leads: OsdId) {
+        self.ops += ops;
+        self.seconds += seconds;
+        if seconds > self.leads.1 {
+            self.leads = (leads, seconds);
+        }
+    }
+
+    fn mean(&self) -> f64 {
+        self.seconds / self.ops.max(1.0)
+    }
+}
+
+/// By what is waited for, and the OSD where it is.
+fn places<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeMap<(Kind, OsdId), Part> {
+    let mut all: BTreeMap<(Kind, OsdId), Part> = BTreeMap::new();
     for row in rows {
-        let turn = match row.write {
-            true => Place::WriteTurn(row.osd),
-            false => Place::ReadTurn(row.osd),
+        let turn = match row.of.write {
+            true => Kind::WriteTurn,
+            false => Kind::ReadTurn,
         };
-        add(Place::Queue(row.osd), row.sum.ops, row.sum.queue);
-        add(turn, row.sum.ops, row.sum.turn);
+        let mut add = |kind, osd, ops, seconds| {
+            all.entry((kind, osd)).or_default().add(ops, seconds, row.osd);
+        };
+        add(Kind::Queue, row.osd, row.sum.ops, row.sum.queue);
+        add(turn, row.osd, row.sum.ops, row.sum.turn);
         for (by, last) in &row.last {
-            let place = by.map_or(Place::Own(row.osd), |by| Place::Other(row.osd, by));
-            add(place, last.ops, last.seconds);
+            let (kind, osd) = match by {
+                Word::Disk => (Kind::Durable, row.osd),
+                Word::Osd(osd) => (Kind::Durable, *osd),
+                Word::Change => (Kind::Change, row.osd),
+            };
+            add(kind, osd, last.ops, last.seconds);
         }
     }
     all
@@ -95,12 +112,24 @@ pub fn causes(seen: &Seen) -> Vec<Cause> {
         return Vec::new();
     }
     let mut all: Vec<Cause> = Vec::new();
-    for (place, (ops, seconds)) in places(mine()) {
-        let (share, mean) = (seconds / total, seconds / ops.max(1.0));
+    let mut rest: BTreeMap<Kind, (Part, usize)> = BTreeMap::new();
+    for ((kind, osd), part) in places(mine()) {
+        let share = part.seconds / total;
+        if share < TOLD_FROM {
+            let (sum, osds) = rest.entry(kind).or_default();
+            sum.add(part.ops, part.seconds, osd);
+            *osds += 1;
+            continue;
+        }
+        let (what, mut why, next) = explain(kind, osd, &part, seen);
+        why.extend(also(osd, seen));
+        all.push(Cause { share, mean: part.mean(), what, why, next });
+    }
+    for (kind, (part, osds)) in rest {
+        let share = part.seconds / total;
         if share >= TOLD_FROM {
-            let (what, mut why, next) = explain(place, mean, seen);
-            why.extend(also(place.osd(), seen));
-            all.push(Cause { share, mean, what, why, next });
+            let what = format!("{}, spread over {osds} OSDs, none of them with much of it", words(kind));
+            all.push(Cause { share, mean: part.mean(), what, why: Vec::new(), next: None });
         }
     }
     all.sort_by(|a, b| b.share.total_cmp(&a.share));
@@ -116,63 +145,64 @@ pub fn ms(seconds: f64) -> String {
     }
 }
 
+fn words(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Queue => "before the placement group has it (a newer map, the OSD's lease, room for the answer)",
+        Kind::ReadTurn => "reads, in the group: from the disk, behind a write of the object, or until the group is active",
+        Kind::WriteTurn => "writes, in the group: behind others of the same object, for what they read, or until the group is active",
+        Kind::Durable => "until writes are durable",
+        Kind::Change => "until an OSD that did not answer counted no more",
+    }
+}
+
 type Told = (String, Vec<String>, Option<String>);
 
-fn explain(place: Place, mean: f64, seen: &Seen) -> Told {
-    let busy = |osd: OsdId| seen.osds.get(&osd).map_or(0.0, |h| h.busy);
-    let loop_of = |osd: OsdId| {
-        (busy(osd) >= BUSY).then(|| {
-            let why = format!("the thread of osd.{osd} works {:.0} % of the time", busy(osd) * 100.0);
-            let next = "more OSDs or processors, or fewer operations: `skep why` without a name shows whose they are";
-            (why, next.to_string())
-        })
+fn explain(kind: Kind, osd: OsdId, part: &Part, seen: &Seen) -> Told {
+    let found = match kind {
+        Kind::Durable => disk(osd, part.mean(), seen)
+            .or_else(|| way(part.leads.0, osd, part.mean(), seen))
+            .or_else(|| thread(osd, seen))
+            .or_else(|| thread(part.leads.0, seen)),
+        Kind::Queue | Kind::ReadTurn | Kind::WriteTurn => thread(osd, seen),
+        Kind::Change => None,
     };
-    match place {
-        Place::Queue(osd) => {
-            let what = format!("before the placement group at osd.{osd} has it");
-            match loop_of(osd) {
-                Some((why, next)) => (what, vec![why], Some(next)),
-                None => {
-                    let next = "`skep doctor`: groups that are not active, disks without room; clients whose answers are not taken";
-                    (what, Vec::new(), Some(next.into()))
-                }
-            }
-        }
-        Place::ReadTurn(osd) => {
-            let what = format!("reads, at osd.{osd}: from the disk, or behind a write of the object that is not durable yet");
-            let (why, next) = loop_of(osd).unzip();
-            (what, why.into_iter().collect(), next)
-        }
-        Place::WriteTurn(osd) => {
-            let what = format!("writes, at osd.{osd}: behind others of the same object, or reads that they need");
-            let (why, next) = loop_of(osd).unzip();
-            (what, why.into_iter().collect(), next)
-        }
-        Place::Own(osd) => {
-            let what = format!("until osd.{osd}, which leads, has it on its disk");
-            let (why, next) = disk(osd, mean, seen).or_else(|| loop_of(osd)).unzip();
-            (what, why.into_iter().collect(), next)
-        }
-        Place::Other(leads, osd) => {
-            let what = format!("until osd.{osd} has told osd.{leads} that it has it");
-            let found = disk(osd, mean, seen)
-                .or_else(|| way(leads, osd, mean, seen))
-                .or_else(|| loop_of(osd))
-                .or_else(|| loop_of(leads));
-            let (why, next) = found.unzip();
-            (what, why.into_iter().collect(), next)
-        }
+    let what = match kind {
+        Kind::Durable => format!("until osd.{osd} has it durable, and osd.{}, which leads most of the groups, knows", part.leads.0),
+        kind => format!("{}, at osd.{osd}", words(kind)),
+    };
+    let what = match kind {
+        Kind::Durable if part.leads.0 == osd => format!("until osd.{osd} has it durable"),
+        _ => what,
+    };
+    let otherwise = match kind {
+        Kind::Queue | Kind::WriteTurn | Kind::ReadTurn => Some("`skep doctor`: groups that are not active, disks without room".to_string()),
+        Kind::Change => Some("`skep doctor`, `ceph osd tree`: an OSD hung or went down meanwhile".to_string()),
+        Kind::Durable => None,
+    };
+    match found {
+        Some((why, next)) => (what, vec![why], Some(next)),
+        None => (what, Vec::new(), otherwise),
     }
+}
+
+/// The thread of an OSD accounts for it.
+fn thread(osd: OsdId, seen: &Seen) -> Option<(String, String)> {
+    let busy = seen.thread_busy(osd);
+    (busy >= BUSY).then(|| {
+        let why = format!("the thread of osd.{osd} works {:.0} % of the time", busy * 100.0);
+        let next = "more OSDs, threads (--osd-threads) or processors, or fewer operations: `skep why` without a name shows whose they are";
+        (why, next.to_string())
+    })
 }
 
 /// The disk accounts for it.
 fn disk(osd: OsdId, mean: f64, seen: &Seen) -> Option<(String, String)> {
     let commit = seen.osds.get(&osd)?.commit.filter(|c| *c >= mean * ACCOUNTS)?;
     let others = match seen.median(|h| h.commit, osd) {
-        Some(other) => format!("; on the other OSDs {}", ms(other)),
+        Some(other) => format!("; on other OSDs {} in the median", ms(other)),
         None => String::new(),
     };
-    let why = format!("a flush of osd.{osd}'s disk takes {}{others}", ms(commit));
+    let why = format!("the disk of osd.{osd} takes {} until a write is durable{others}", ms(commit));
     let next = format!("what else writes to the disk of osd.{osd}; `skep preflight` on its machine measures it");
     Some((why, next))
 }
@@ -199,19 +229,25 @@ fn also(osd: OsdId, seen: &Seen) -> Vec<String> {
         all.push(format!("a scrub reads {} at osd.{osd}", megabytes(host.scrub)));
     }
     let here = |mine: bool| seen.rows.iter().filter(move |r| r.osd == osd && r.mine == mine);
-    let mine = sum(here(true));
-    let theirs = sum(here(false));
+    let (mine, theirs) = (sum(here(true)), sum(here(false)));
     if theirs.ops > mine.ops || theirs.bytes > mine.bytes {
         let most = here(false).max_by(|a, b| a.sum.bytes.total_cmp(&b.sum.bytes));
         let of_all = theirs.ops / (theirs.ops + mine.ops).max(1.0) * 100.0;
         if let Some(most) = most {
             all.push(format!(
-                "others do {of_all:.0} % of the operations at osd.{osd} that osd.{osd} answers, most bytes {} ({})",
-                most.client, most.addr
+                "others make {of_all:.0} % of the operations that osd.{osd} leads, most bytes {} ({})",
+                most.of.client, most.addr
             ));
         }
     }
     all
+}
+
+/// Threads that are too busy to take what comes at once: what waits for them in sockets is in no stage.
+pub fn busy(seen: &Seen) -> Vec<(OsdId, f64)> {
+    let leads = |osd: OsdId| seen.rows.iter().any(|r| r.mine && r.osd == osd);
+    let busy = seen.osds.keys().map(|osd| (*osd, seen.thread_busy(*osd)));
+    busy.filter(|(osd, busy)| *busy >= BUSY && leads(*osd)).collect()
 }
 
 #[cfg(test)]
@@ -231,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_slow_disk_of_another_is_named() {
-        let last = json!([{"osd": null, "ops": 10, "seconds": 0.01}, {"osd": 2, "ops": 90, "seconds": 0.9}]);
+        let last = json!([{"by": "disk", "ops": 10, "seconds": 0.01}, {"by": 2, "ops": 90, "seconds": 0.9}]);
         let seen = seen(&[
             (0, json!([one(1, 100, 0.91, last)]), (50, 0.05)),
             (1, json!([]), (50, 0.05)),
@@ -240,41 +276,85 @@ mod tests {
         let all = causes(&seen);
         assert_eq!(all.len(), 1, "{all:?}");
         assert!(all[0].share > 0.9 && (all[0].mean - 0.01).abs() < 1e-9);
-        assert_eq!(all[0].what, "until osd.2 has told osd.0 that it has it");
-        assert_eq!(all[0].why, ["a flush of osd.2's disk takes 9.00 ms; on the other OSDs 1.00 ms"]);
+        assert_eq!(all[0].what, "until osd.2 has it durable, and osd.0, which leads most of the groups, knows");
+        let why = "the disk of osd.2 takes 9.00 ms until a write is durable; on other OSDs 1.00 ms in the median";
+        assert_eq!(all[0].why, [why]);
+    }
+
+    /// Twelve OSDs that lead as much, each with two others; osd.5 takes ten times as long, if it does.
+    fn many(slow: bool) -> Seen {
+        let answers: Vec<(OsdId, Value, (u64, f64))> = (0..12)
+            .map(|osd| {
+                let seconds = |by: OsdId| if slow && by == 5 { 1.0 } else { 0.1 };
+                let last: Vec<Value> = (0..12)
+                    .map(|by| match by == osd {
+                        true => json!({"by": "disk", "ops": 10, "seconds": seconds(by)}),
+                        false => json!({"by": by, "ops": 10, "seconds": seconds(by)}),
+                    })
+                    .collect();
+                let durable = (0..12).map(seconds).sum();
+                let commit = if slow && osd == 5 { 5.0 } else { 0.5 };
+                (osd, json!([one(1, 120, durable, json!(last))]), (50, commit))
+            })
+            .collect();
+        seen(&answers)
+    }
+
+    #[test]
+    fn many_osds_have_a_cause_all_the_same() {
+        let all = causes(&many(false));
+        let durable: f64 = all.iter().filter(|c| c.what.contains("durable")).map(|c| c.share).sum();
+        assert!(durable > 0.9, "{all:?}");
+        let all = causes(&many(true));
+        assert!(all[0].what.starts_with("until osd.5 has it durable") && all[0].share > 0.4, "{all:?}");
+        assert!(all[0].why[0].starts_with("the disk of osd.5 takes 100 ms"), "{all:?}");
     }
 
     #[test]
     fn a_long_way_is_named_where_no_disk_is_slow() {
-        let last = json!([{"osd": 2, "ops": 100, "seconds": 0.03}]);
-        let mut seen = seen(&[(0, json!([one(1, 100, 0.03, last)]), (50, 0.005)), (2, json!([]), (50, 0.005))]);
-        let near = causes(&seen);
-        let place = "until osd.2 has told osd.0 that it has it";
-        let of = |all: &[Cause]| all.iter().find(|c| c.what == place).map(|c| c.why.clone());
-        assert_eq!(of(&near), Some(vec!["a round trip from osd.0 to osd.2 takes 0.20 ms".to_string()]));
+        let last = json!([{"by": 2, "ops": 100, "seconds": 0.03}]);
+        let mut seen = seen(&[
+            (0, json!([one(1, 100, 0.03, last)]), (50, 0.005)),
+            (2, json!([]), (50, 0.005)),
+        ]);
+        let of = |all: &[Cause]| {
+            let durable = all.iter().find(|c| c.what.contains("osd.2 has it durable"));
+            durable.map(|c| c.why.clone())
+        };
+        let way = "a round trip from osd.0 to osd.2 takes 0.20 ms".to_string();
+        assert_eq!(of(&causes(&seen)), Some(vec![way]));
         // Neither: that is said, too.
         if let Some(host) = seen.osds.get_mut(&0) {
             host.trips.clear();
         }
-        let none = causes(&seen);
-        assert_eq!(of(&none), Some(vec![]));
+        assert_eq!(of(&causes(&seen)), Some(vec![]));
+    }
+
+    #[test]
+    fn who_hung_is_not_blamed_on_who_spoke() {
+        let last = json!([{"by": "change", "ops": 3, "seconds": 60.0}, {"by": "disk", "ops": 97, "seconds": 0.1}]);
+        let seen = seen(&[(0, json!([one(1, 100, 60.1, last)]), (50, 0.05))]);
+        let all = causes(&seen);
+        assert!(all[0].what.starts_with("until an OSD that did not answer") && all[0].mean > 19.0, "{all:?}");
+        assert_eq!(all.len(), 1, "{all:?}");
     }
 
     #[test]
     fn a_neighbour_and_a_busy_thread_are_named() {
-        let own = |n: u64| json!([{"osd": null, "ops": n, "seconds": n as f64 * 0.01}]);
+        let own = |n: u64| json!([{"by": "disk", "ops": n, "seconds": n as f64 * 0.01}]);
         let rows = json!([one(1, 10, 0.1, own(10)), one(2, 990, 9.9, own(990))]);
         let mut seen = seen(&[(0, rows, (50, 0.005))]);
         if let Some(host) = seen.osds.get_mut(&0) {
             host.busy = 0.97;
         }
         for row in &mut seen.rows {
-            row.mine = row.client == "client.1";
+            row.mine = row.of.client == "client.1";
         }
         let all = causes(&seen);
         assert_eq!(all[0].why[0], "the thread of osd.0 works 97 % of the time");
-        assert!(all[0].why[1].starts_with("others do 99 % of the operations"), "{all:?}");
+        assert!(all[0].why[1].starts_with("others make 99 % of the operations"), "{all:?}");
         assert!(all[0].why[1].contains("client.2 (10.0.0.7:0/1)"), "{all:?}");
+        assert_eq!(busy(&seen), [(0, 0.97)]);
     }
 
     #[test]

@@ -7,13 +7,15 @@ mod seen;
 
 use crate::options::Format;
 use args::{About, Args};
-use cause::{Cause, causes, ms, sum};
+use cause::{Cause, busy, causes, ms, sum};
 use client::{Client, Conf, Target};
 use node::Error;
 use rbd::directory;
 use seen::{Held, Row, Seen, Sum};
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 use types::OsdId;
 
@@ -41,11 +43,10 @@ enum Filter {
 }
 
 impl Filter {
-    /// Whether a limit of this subject (`dump_qos`) may be why they wait: of their pool, namespace or image, and whatever user's.
+    /// Whether a limit of this subject (`dump_qos`) holds for them. Of users that is not known: the servers know sessions.
     fn limited_by(&self, of: &Value) -> bool {
         let same = |name: &str, mine: &str| of[name].as_str().is_none_or(|theirs| theirs == mine);
         match self {
-            _ if of["pool"].is_null() => true,
             Self::Pool(pool) => of["pool"] == *pool,
             Self::Image { pool, namespace, id } => {
                 of["pool"] == *pool && same("namespace", namespace) && same("id", id)
@@ -57,11 +58,11 @@ impl Filter {
     fn fits(&self, row: &Row) -> bool {
         match self {
             Self::All => true,
-            Self::Pool(pool) => row.pool == *pool,
+            Self::Pool(pool) => row.of.pool == *pool,
             Self::Image { pool, namespace, id } => {
-                row.pool == *pool && row.namespace == *namespace && row.image == *id
+                row.of.pool == *pool && row.of.namespace == *namespace && row.of.image == *id
             }
-            Self::Client(name) => row.client == *name,
+            Self::Client(name) => row.of.client == *name,
             Self::Address(ip) => {
                 let place = row.addr.rsplit_once(':').map_or("", |(place, _)| place);
                 place.trim_matches(['[', ']']) == ip
@@ -116,22 +117,26 @@ type Answers = BTreeMap<OsdId, Result<Value, String>>;
 
 async fn ask(client: &Client, osds: &[OsdId], seconds: u64) -> Answers {
     let command = json!({"prefix": "dump_op_stages", "seconds": seconds}).to_string();
+    let waiting: Rc<RefCell<Vec<OsdId>>> = Rc::new(RefCell::new(osds.to_vec()));
+    let one = |_| {
+        let (client, command, waiting) = (client.clone(), command.clone(), waiting.clone());
+        io::task::spawn_local(async move {
+            let mut told = Answers::new();
+            loop {
+                let next = waiting.borrow_mut().pop();
+                let Some(osd) = next else { return told };
+                let answer = client.command(Target::Osd(osd), &command, "").await;
+                let answer = answer.map_err(|e| e.to_string()).and_then(|answer| {
+                    serde_json::from_slice(&answer.output).map_err(|e| format!("an answer that cannot be read: {e}"))
+                });
+                told.insert(osd, answer);
+            }
+        })
+    };
+    let tasks: Vec<_> = (0..AT_A_TIME.min(osds.len())).map(one).collect();
     let mut all = Answers::new();
-    for some in osds.chunks(AT_A_TIME) {
-        let one = |osd: OsdId| {
-            let (client, command) = (client.clone(), command.clone());
-            let task = io::task::spawn_local(async move {
-                let told = client.command(Target::Osd(osd), &command, "").await;
-                let told = told.map_err(|e| e.to_string())?;
-                serde_json::from_slice(&told.output).map_err(|e| format!("an answer that cannot be read: {e}"))
-            });
-            (osd, task)
-        };
-        let tasks: Vec<_> = some.iter().copied().map(one).collect();
-        for (osd, task) in tasks {
-            let told = task.await.unwrap_or_else(|e| Err(e.to_string()));
-            all.insert(osd, told);
-        }
+    for task in tasks {
+        all.extend(task.await.unwrap_or_default());
     }
     all
 }
@@ -143,7 +148,9 @@ async fn look(client: &Client, about: &About, args: &Args) -> Result<String, Err
     if up.is_empty() {
         return Err(failed("no OSD is up: `skep doctor`"));
     }
-    let kept = args.seconds + 2 * args.timeout;
+    // Longer than the questions to OSDs that hang may last.
+    let rounds = up.len().div_ceil(AT_A_TIME) as u64;
+    let kept = args.seconds + args.timeout * (2 + 2 * rounds);
     let before = ask(client, &up, kept).await;
     io::task::sleep(Duration::from_secs(args.seconds)).await;
     let after = ask(client, &up, 1).await;
@@ -164,6 +171,7 @@ async fn look(client: &Client, about: &About, args: &Args) -> Result<String, Err
         seconds: args.seconds,
         whose: whose(&seen, &map, matches!(about, About::All)),
         causes: causes(&seen),
+        busy: busy(&seen),
         held: seen.held(|of| filter.limited_by(of)),
         doctor: doctor(client, &filter, &seen).await,
         seen,
@@ -174,34 +182,51 @@ async fn look(client: &Client, about: &About, args: &Args) -> Result<String, Err
     })
 }
 
-/// Who does most, where nobody was named.
-fn whose(seen: &Seen, map: &types::osdmap::OsdMap, wanted: bool) -> Vec<(String, Sum)> {
-    let mut all: BTreeMap<String, Sum> = BTreeMap::new();
+/// Who does most, where nobody was named: per second.
+fn whose(seen: &Seen, map: &types::osdmap::OsdMap, wanted: bool) -> Vec<(String, f64, f64)> {
+    let mut all: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for row in seen.rows.iter().filter(|_| wanted) {
-        let pool = map.pool_name(row.pool).unwrap_or("?");
-        let parts = [pool, &row.namespace, if row.image.is_empty() { "" } else { &row.image }];
+        let pool = map.pool_name(row.of.pool).unwrap_or("?");
+        let image = match row.of.image.as_str() {
+            "" => String::new(),
+            id => format!("image {id}"),
+        };
+        let parts = [pool, &row.of.namespace, &image];
         let place: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
-        let name = format!("{} ({}) on {}", row.client, row.addr, place.join("/"));
-        all.entry(name).or_default().add(&row.sum);
+        let name = format!("{} ({}) on {}", row.of.client, row.addr, place.join("/"));
+        let (ops, bytes) = all.entry(name).or_default();
+        let rate = seen.rate(row);
+        *ops += rate;
+        *bytes += rate * row.sum.bytes / row.sum.ops.max(1.0);
     }
-    let mut all: Vec<(String, Sum)> = all.into_iter().collect();
-    all.sort_by(|a, b| b.1.ops.total_cmp(&a.1.ops));
+    let mut all: Vec<(String, f64, f64)> = all.into_iter().map(|(name, (ops, bytes))| (name, ops, bytes)).collect();
+    all.sort_by(|a, b| b.1.total_cmp(&a.1));
     all.truncate(SHOWN_MAX);
     all
 }
 
-/// What `doctor` finds blocked or slow that concerns them. Empty where the monitor does not say.
-async fn doctor(client: &Client, filter: &Filter, seen: &Seen) -> Vec<Value> {
+/// Whole words: `client.12` is not in `client.123`.
+fn names_it(text: &str, word: &str) -> bool {
+    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '.');
+    text.match_indices(word).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        // A group's name goes on behind its pool's.
+        let ends = word.ends_with('.') || !is_part(after.chars().next());
+        ends && !is_part(before.chars().next_back())
+    })
+}
+
+/// What `doctor` finds blocked or slow that concerns them.
+async fn doctor(client: &Client, filter: &Filter, seen: &Seen) -> Result<Vec<Value>, String> {
     let request = json!({"prefix": "doctor", "format": "json"}).to_string();
-    let Ok(told) = client.mon_command(&request, "").await else {
-        return Vec::new();
-    };
-    let told: Value = serde_json::from_slice(&told.output).unwrap_or_default();
-    let mut names: Vec<String> = seen.rows.iter().filter(|r| r.mine).map(|r| r.client.clone()).collect();
+    let told = client.mon_command(&request, "").await.map_err(|e| e.to_string())?;
+    let told: Value = serde_json::from_slice(&told.output).map_err(|e| e.to_string())?;
+    let mine = seen.rows.iter().filter(|r| r.mine);
+    let mut names: Vec<String> = mine.map(|r| r.of.client.clone()).collect();
     match filter {
-        Filter::All => names.push(String::new()),
-        Filter::Pool(pool) => names.push(format!("pg {pool}.")),
-        Filter::Image { pool, id, .. } => names.extend([format!("pg {pool}."), id.clone()]),
+        Filter::All => {}
+        Filter::Pool(pool) => names.push(format!("{pool}.")),
+        Filter::Image { pool, id, .. } => names.extend([format!("{pool}."), id.clone()]),
         Filter::Client(name) => names.push(name.clone()),
         Filter::Address(ip) => names.push(ip.clone()),
     }
@@ -210,19 +235,21 @@ async fn doctor(client: &Client, filter: &Filter, seen: &Seen) -> Vec<Value> {
     let concerns = |f: &&Value| {
         let urgent = matches!(f["level"].as_str(), Some("blocked" | "slow"));
         let said = format!("{} {}", f["subject"].as_str().unwrap_or(""), f["waits_for"].as_str().unwrap_or(""));
-        urgent && names.iter().any(|n| said.contains(n.as_str()))
+        urgent && (matches!(filter, Filter::All) || names.iter().any(|n| names_it(&said, n)))
     };
-    let findings = told["findings"].as_array().or_else(|| told.as_array());
-    findings.into_iter().flatten().filter(concerns).take(5).cloned().collect()
+    let findings = told["findings"].as_array();
+    Ok(findings.into_iter().flatten().filter(concerns).take(SHOWN_MAX).cloned().collect())
 }
 
 struct Told {
     about: String,
     seconds: u64,
-    whose: Vec<(String, Sum)>,
+    whose: Vec<(String, f64, f64)>,
     causes: Vec<Cause>,
+    /// OSDs with threads that are too busy.
+    busy: Vec<(OsdId, f64)>,
     held: Vec<Held>,
-    doctor: Vec<Value>,
+    doctor: Result<Vec<Value>, String>,
     seen: Seen,
 }
 
@@ -235,8 +262,13 @@ fn size(bytes: f64) -> String {
 }
 
 impl Told {
+    fn rate(&self, write: bool) -> f64 {
+        let rows = self.seen.rows.iter().filter(|r| r.mine && r.of.write == write);
+        rows.map(|r| self.seen.rate(r)).sum()
+    }
+
     fn kind(&self, write: bool) -> Sum {
-        sum(self.seen.rows.iter().filter(|r| r.mine && r.write == write))
+        sum(self.seen.rows.iter().filter(|r| r.mine && r.of.write == write))
     }
 
     fn json(&self) -> Value {
@@ -258,9 +290,11 @@ impl Told {
             "reads": kind(self.kind(false)),
             "writes": kind(self.kind(true)),
             "causes": self.causes.iter().map(Cause::json).collect::<Vec<_>>(),
-            "most": self.whose.iter().map(|(name, s)| json!({"who": name, "ops": s.ops, "bytes": s.bytes})).collect::<Vec<_>>(),
+            "most": self.whose.iter().map(|(name, ops, bytes)| json!({"who": name, "ops_per_s": ops, "bytes_per_s": bytes})).collect::<Vec<_>>(),
+            "busy": self.busy.iter().map(|(osd, busy)| json!({"osd": osd, "busy": busy})).collect::<Vec<_>>(),
             "held_back": self.held.iter().map(|h| json!({"of": h.of, "limits": h.limits, "times": h.times})).collect::<Vec<_>>(),
-            "doctor": self.doctor,
+            "doctor": self.doctor.as_ref().ok(),
+            "doctor_error": self.doctor.as_ref().err(),
             "osds": self.seen.osds.iter().map(osd).collect::<Vec<_>>(),
             "silent": self.seen.silent.iter().map(silent).collect::<Vec<_>>(),
             "uncounted": self.seen.uncounted,
@@ -275,7 +309,7 @@ impl Told {
                 let part = |t: f64| t / s.all().max(1e-12) * 100.0;
                 out.push_str(&format!(
                     "  {name:<6} {:>7.0} a second of {}, {} each: queue {:.0} %, turn {:.0} %, durable {:.0} %\n",
-                    s.ops / self.seconds as f64,
+                    self.rate(write),
                     size(s.bytes / s.ops),
                     ms(s.all() / s.ops),
                     part(s.queue),
@@ -284,11 +318,10 @@ impl Told {
                 ));
             }
         }
-        for (name, s) in &self.whose {
-            let per_s = self.seconds as f64;
-            out.push_str(&format!("  {:>7.0} a second, {}/s: {name}\n", s.ops / per_s, size(s.bytes / per_s)));
+        for (name, ops, bytes) in &self.whose {
+            out.push_str(&format!("  {ops:>7.0} a second, {}/s: {name}\n", size(*bytes)));
         }
-        if self.causes.is_empty() {
+        if self.kind(true).ops + self.kind(false).ops == 0.0 {
             out.push_str("No operation was answered meanwhile.");
             let waiting: u64 = self.seen.osds.values().map(|h| h.in_flight).sum();
             out.push_str(&match waiting {
@@ -296,7 +329,7 @@ impl Told {
                 n => format!(" {n} wait at the OSDs (of all clients).\n"),
             });
         } else {
-            out.push_str("Where the time goes, of what the servers see; the way to the client comes on top:\n");
+            out.push_str("Where the time goes, from when an OSD takes an operation until its answer goes:\n");
         }
         for cause in &self.causes {
             out.push_str(&format!("{:>5.0} %  {}, {} each\n", cause.share * 100.0, cause.what, ms(cause.mean)));
@@ -306,6 +339,12 @@ impl Told {
             if let Some(next) = &cause.next {
                 out.push_str(&format!("         next: {next}\n"));
             }
+        }
+        for (osd, busy) in &self.busy {
+            out.push_str(&format!(
+                "The thread of osd.{osd} works {:.0} % of the time: operations wait in its sockets, too, which is in no stage\n",
+                busy * 100.0
+            ));
         }
         for h in &self.held {
             let limits = h.limits.as_object().into_iter().flatten();
@@ -317,7 +356,10 @@ impl Told {
                 h.of
             ));
         }
-        for f in &self.doctor {
+        if let Err(why) = &self.doctor {
+            out.push_str(&format!("doctor was not asked: {why}\n"));
+        }
+        for f in self.doctor.iter().flatten() {
             let text = |name: &str| f[name].as_str().unwrap_or_default().to_string();
             out.push_str(&format!(
                 "doctor: {}: {}\n         next: {}\n",
@@ -327,12 +369,31 @@ impl Told {
             ));
         }
         for (osd, why) in &self.seen.silent {
-            out.push_str(&format!("osd.{osd} did not answer: {why}\n"));
+            out.push_str(&format!("Nothing is known of osd.{osd}: {why}\n"));
         }
         if self.seen.uncounted > 0.0 {
             let n = self.seen.uncounted;
             out.push_str(&format!("{n:.0} operations of others are counted by nobody's name: too many clients at one OSD\n"));
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_it;
+
+    #[test]
+    fn whole_words_are_found() {
+        for (text, word, found) in [
+            ("client.12 holds a lock", "client.12", true),
+            ("client.123 holds a lock", "client.12", false),
+            ("pg 2.1f waits", "2.", true),
+            ("pg 12.1f waits", "2.", false),
+            ("10.0.0.17:0/3", "10.0.0.1", false),
+            ("at 10.0.0.1:0/3", "10.0.0.1", true),
+        ] {
+            assert_eq!(names_it(text, word), found, "{word} in {text}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use super::gather::gather;
 use super::repair::Owner;
 use super::repair::fixes::fixes;
 use super::verdict;
+use crate::api::Word;
 use crate::backend::digest::Walk;
 use crate::backend::findings::Inconsistent;
 use crate::backend::group::Group;
@@ -78,8 +79,8 @@ impl Backend for Replicated {
         self.confirmed
     }
 
-    fn last_to_confirm(&self) -> Option<OsdId> {
-        self.last_word
+    fn take_word(&mut self) -> Option<Word> {
+        self.word.take()
     }
 
     /// Repairs do, and so do learners, who are given what is durable on all of `in_sync`.

@@ -40,7 +40,7 @@ pub(crate) use repair::scratch::clear as clear_scratch;
 pub use repair::scratch::first_scratch;
 pub(crate) use shown::{May, Shown};
 
-use crate::api::Output;
+use crate::api::{Output, Word};
 use crate::backend::group::Group;
 use crate::backend::reports::MemberState;
 use crate::backend::{Backend, Lent};
@@ -91,8 +91,8 @@ pub(crate) struct Replicated {
     sifted: Option<Duration>,
     /// The newest transaction that answers may show: it never goes back.
     confirmed: Seq,
-    /// Whose word about transactions was heard last; None: the disk's here.
-    last_word: Option<OsdId>,
+    /// Who has spoken of transactions in this call.
+    word: Option<Word>,
     /// A proposal is on its way, since then.
     proposal: Option<Duration>,
     /// Proposed additions whose outcome is not known: answers wait for them, too.
@@ -390,7 +390,7 @@ impl Replicated {
     }
 
     fn applied(&mut self, from: OsdId, number: u64, ctx: &mut Lent<'_>) {
-        self.last_word = Some(from);
+        self.word = Some(Word::Osd(from));
         if let Some(m) = self.members.get_mut(&from) {
             m.applied(number);
         }
@@ -524,7 +524,7 @@ impl Replicated {
 
     fn durable_here(&mut self, seq: Seq, ctx: &mut Lent<'_>) {
         self.durable = self.durable.max(seq);
-        self.last_word = None;
+        self.word = Some(Word::Disk);
         self.release_committed(ctx);
         if self.members.values().any(Member::waits_for_durability) {
             self.go_on_catching_up(ctx);

@@ -6,6 +6,7 @@
 //! *asked for* first, comes, and is gathered then: what nobody asked for is not there.
 
 use super::*;
+use crate::api::Word;
 use crate::backend::Look;
 use crate::backend::digest::Walk;
 use crate::backend::findings::{Inconsistent, Side, shard_error};
@@ -340,6 +341,9 @@ impl Backend for Xor {
     }
     fn confirmed(&self) -> Seq {
         self.confirmed
+    }
+    fn take_word(&mut self) -> Option<Word> {
+        None
     }
     fn waits_for_durability(&self) -> bool {
         false
