@@ -35,6 +35,8 @@ pub(super) struct Cluster {
     pub(super) proposals: VecDeque<Proposal>,
     pub(super) now: Duration,
     pub(super) replies: Vec<MOSDOpReply>,
+    /// What each answer had waited for last.
+    words: BTreeMap<u64, Option<crate::Word>>,
     pub(super) tid: u64,
     pub(super) snapc: (u64, Vec<u64>),
     /// Snapshots that were removed.
@@ -85,6 +87,7 @@ impl Cluster {
             proposals: VecDeque::new(),
             now: Duration::from_secs(1000),
             replies: Vec::new(),
+            words: BTreeMap::new(),
             tid: 0,
             snapc: (0, Vec::new()),
             removed: SnapIntervals::default(),
@@ -314,7 +317,10 @@ impl Cluster {
                     }
                 }
                 Output::Propose(p) => self.proposals.push_back(p),
-                Output::Reply { reply, .. } => self.replies.push(reply),
+                Output::Reply { reply, permit, .. } => {
+                    self.words.insert(reply.tid, permit.last);
+                    self.replies.push(reply);
+                }
                 Output::ScrubEnded(result) => self.scrubs.push(result),
                 _ => {}
             }
@@ -492,7 +498,34 @@ fn a_write_is_answered_when_it_is_durable_on_all() {
     assert!(c.answered(tid).is_none(), "osd.2 has not said anything");
     c.run(in_turn(), 100);
     assert_eq!(c.answered(tid).unwrap().result, 0);
+    assert_eq!(c.words[&tid], Some(crate::Word::Osd(2)));
     c.check_equal();
+    // A read waits for nobody.
+    let tid = c.send("a", vec![read(0, 5)]);
+    c.run(in_turn(), 100);
+    assert_eq!(c.words[&tid], None);
+}
+
+/// Who spoke before is not who was waited for.
+#[test]
+fn an_answer_that_waited_for_who_went_says_so() {
+    let mut c = Cluster::new(3, 3, 2);
+    c.run(in_turn(), 300);
+    let tid = c.send("a", vec![write_full(b"hello")]);
+    c.kill(2);
+    c.flush(1);
+    while c.links.get(&(0, 1)).is_some_and(|q| !q.is_empty()) {
+        c.deliver((0, 1));
+    }
+    c.flush(1);
+    while c.links.get(&(1, 0)).is_some_and(|q| !q.is_empty()) {
+        c.deliver((1, 0));
+    }
+    c.flush(0);
+    assert!(c.answered(tid).is_none(), "osd.2 is waited for");
+    c.run(in_turn(), 300);
+    assert!(c.answered(tid).is_some());
+    assert_eq!(c.words[&tid], Some(crate::Word::Change));
 }
 
 #[test]
