@@ -40,19 +40,19 @@ fn it_reads_as_a_plain_disk_does() {
             match dice.below(8) {
                 0..4 => {
                     let data = vec![byte; len as usize];
-                    both.map(|f| f.write_at(&data, at).unwrap());
+                    both.iter().for_each(|f| f.write_at(&data, at).unwrap());
                 }
                 4 => {
                     let (a, b) = (vec![byte; S as usize], vec![!byte; 2 * S as usize]);
                     let at = at / S * S % (17 * S);
-                    both.map(|f| f.write_vectored_at(&[IoSlice::new(&a), IoSlice::new(&b)], at).unwrap());
+                    both.iter().for_each(|f| f.write_vectored_at(&[IoSlice::new(&a), IoSlice::new(&b)], at).unwrap());
                 }
                 5 => {
                     let (at, len) = (at / S * S, len / S * S);
-                    both.map(|f| f.punch_hole(at, len).unwrap());
+                    both.iter().for_each(|f| f.punch_hole(at, len).unwrap());
                 }
                 6 => {
-                    both.map(|f| f.flush().unwrap());
+                    both.iter().for_each(|f| f.flush().unwrap());
                 }
                 _ => {
                     let (a, b) = (read(&*plain, at, len as usize), read(&*sealed, at, len as usize));
