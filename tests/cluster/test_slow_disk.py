@@ -88,8 +88,8 @@ def test_a_slow_disk_is_named(hosts, slow_disk, tmp_path):
         said = a.cli('doctor', '--data', a.data).out
         takes = re.search(r'osd\.3: its disk takes (\d+) ms', said)
         assert takes and int(takes.group(1)) >= 200 and 'ceph osd out 3' in said, said
-        why = json.loads(a.cli('why', '%s/%s' % (pool, load.image), '--seconds', '4', '-f', 'json', '--conf', a.conf).out)
-        print(a.cli('why', pool, '--seconds', '2', '--conf', a.conf).out)
+        why = json.loads(a.run(find_binary(), 'why', '%s/%s' % (pool, load.image), '--seconds', '4', '-f', 'json', '--conf', a.conf).out)
+        print(a.run(find_binary(), 'why', pool, '--seconds', '4', '--conf', a.conf).out)
         worst = why['causes'][0]
         assert worst['where'].startswith('until osd.3 has it durable') and worst['share'] > 0.5, why
         assert worst['because'][0].startswith('the disk of osd.3 takes'), why

@@ -55,7 +55,8 @@ def test_a_server_with_encrypted_disks(own, tmp_path):
     def whole():
         skep.rados(pool, 'get', 'big', got)
         assert got.read_bytes() == DATA
-        assert MARK.decode() in skep.rados(pool, 'listomapvals', 'small').out
+        assert skep.rados(pool, 'getxattr', 'small', 'x').out.strip() == MARK.decode().strip()
+        assert '|what nobody find|' in skep.rados(pool, 'listomapvals', 'small').out
     whole()
     assert skep.stop() == 0
     # From outside.

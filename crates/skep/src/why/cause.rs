@@ -36,6 +36,8 @@ pub struct Cause {
     pub share: f64,
     /// Seconds for each operation that waited there.
     pub mean: f64,
+    /// Where that is, if it is one OSD.
+    pub osd: Option<OsdId>,
     pub what: String,
     /// What accounts for it, with figures; empty: nothing that is counted does.
     pub why: Vec<String>,
@@ -44,7 +46,7 @@ pub struct Cause {
 
 impl Cause {
     pub fn json(&self) -> Value {
-        json!({"share": self.share, "mean_seconds": self.mean, "where": self.what, "because": self.why, "next": self.next})
+        json!({"share": self.share, "mean_seconds": self.mean, "osd": self.osd, "where": self.what, "because": self.why, "next": self.next})
     }
 }
 
@@ -123,13 +125,14 @@ pub fn causes(seen: &Seen) -> Vec<Cause> {
         }
         let (what, mut why, next) = explain(kind, osd, &part, seen);
         why.extend(also(osd, seen));
-        all.push(Cause { share, mean: part.mean(), what, why, next });
+        let osd = Some(osd);
+        all.push(Cause { share, mean: part.mean(), osd, what, why, next });
     }
     for (kind, (part, osds)) in rest {
         let share = part.seconds / total;
         if share >= TOLD_FROM {
             let what = format!("{}, spread over {osds} OSDs, none of them with much of it", words(kind));
-            all.push(Cause { share, mean: part.mean(), what, why: Vec::new(), next: None });
+            all.push(Cause { share, mean: part.mean(), osd: None, what, why: Vec::new(), next: None });
         }
     }
     all.sort_by(|a, b| b.share.total_cmp(&a.share));

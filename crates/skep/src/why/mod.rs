@@ -166,14 +166,15 @@ async fn look(client: &Client, about: &About, args: &Args) -> Result<String, Err
     for row in &mut seen.rows {
         row.mine = filter.fits(row);
     }
+    let causes = causes(&seen);
     let told = Told {
         about: args.what.clone().unwrap_or_else(|| "all clients".into()),
         seconds: args.seconds,
         whose: whose(&seen, &map, matches!(about, About::All)),
-        causes: causes(&seen),
         busy: busy(&seen),
         held: seen.held(|of| filter.limited_by(of)),
-        doctor: doctor(client, &filter, &seen).await,
+        doctor: doctor(client, &filter, &seen, &causes).await,
+        causes,
         seen,
     };
     Ok(match args.format {
@@ -217,7 +218,12 @@ fn names_it(text: &str, word: &str) -> bool {
 }
 
 /// What `doctor` finds blocked or slow that concerns them.
-async fn doctor(client: &Client, filter: &Filter, seen: &Seen) -> Result<Vec<Value>, String> {
+async fn doctor(
+    client: &Client,
+    filter: &Filter,
+    seen: &Seen,
+    causes: &[Cause],
+) -> Result<Vec<Value>, String> {
     let request = json!({"prefix": "doctor", "format": "json"}).to_string();
     let told = client.mon_command(&request, "").await.map_err(|e| e.to_string())?;
     let told: Value = serde_json::from_slice(&told.output).map_err(|e| e.to_string())?;
@@ -225,11 +231,13 @@ async fn doctor(client: &Client, filter: &Filter, seen: &Seen) -> Result<Vec<Val
     let mut names: Vec<String> = mine.map(|r| r.of.client.clone()).collect();
     match filter {
         Filter::All => {}
-        Filter::Pool(pool) => names.push(format!("{pool}.")),
-        Filter::Image { pool, id, .. } => names.extend([format!("{pool}."), id.clone()]),
+        Filter::Pool(pool) => names.push(format!("pg {pool}.")),
+        Filter::Image { pool, id, .. } => names.extend([format!("pg {pool}."), id.clone()]),
         Filter::Client(name) => names.push(name.clone()),
         Filter::Address(ip) => names.push(ip.clone()),
     }
+    // And the OSDs that they wait for.
+    names.extend(causes.iter().filter_map(|c| c.osd).map(|osd| format!("osd.{osd}")));
     names.sort_unstable();
     names.dedup();
     let concerns = |f: &&Value| {
@@ -388,8 +396,9 @@ mod tests {
         for (text, word, found) in [
             ("client.12 holds a lock", "client.12", true),
             ("client.123 holds a lock", "client.12", false),
-            ("pg 2.1f waits", "2.", true),
-            ("pg 12.1f waits", "2.", false),
+            ("pg 2.1f waits", "pg 2.", true),
+            ("pg 12.1f waits 2.9 s", "pg 2.", false),
+            ("osd.3: its disk", "osd.3", true),
             ("10.0.0.17:0/3", "10.0.0.1", false),
             ("at 10.0.0.1:0/3", "10.0.0.1", true),
         ] {

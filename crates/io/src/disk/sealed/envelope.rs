@@ -116,7 +116,9 @@ const COPIES: [u64; 2] = [0, COPY as u64];
 fn copy_at(file: &dyn DiskFile, at: u64) -> Result<Vec<u8>> {
     let mut copy = vec![0; COPY];
     let there = file.len()?.saturating_sub(at).min(COPY as u64) as usize;
-    file.read_at(&mut copy[..there], at)?;
+    if there > 0 {
+        file.read_at(&mut copy[..there], at)?;
+    }
     Ok(copy)
 }
 

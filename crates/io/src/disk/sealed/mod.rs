@@ -185,6 +185,9 @@ impl SealedFile {
     fn read_around(&self, from: u64, to: u64) -> Result<Vec<u8>> {
         let end = to.min(self.file.len()?).max(from);
         let mut data = vec![0; (end - from) as usize];
+        if data.is_empty() {
+            return Ok(data);
+        }
         self.file.read_at(&mut data, from)?;
         // A unit that the file ends in says nothing.
         data.truncate(data.len() / UNIT * UNIT);
