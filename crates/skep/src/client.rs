@@ -37,17 +37,16 @@ fn lacks(status: &Value) -> Option<String> {
         words.contains(&"active") && words.contains(&"clean")
     };
     let count = |g: &Value| g["count"].as_u64().unwrap_or(0);
-    let down = osds
-        .iter()
-        .filter(|o| o["in"] == true && o["up"] != true)
-        .count();
+    let down = osds.iter().filter(|o| o["in"] == true && o["up"] != true).count();
     let unclean: u64 = groups
         .iter()
         .filter(|g| !is_clean(&g["state_name"]))
         .map(count)
         .sum();
     (down > 0 || unclean > 0).then(|| {
-        format!("not whole: {down} OSDs that are in are down, {unclean} placement groups are not active and clean")
+        format!(
+            "not whole: {down} OSDs that are in are down, {unclean} placement groups are not active and clean"
+        )
     })
 }
 
@@ -144,11 +143,20 @@ mod tests {
         assert_eq!(lacks(&status(up(), json!([]))), None);
         let down = lacks(&status(json!([{"up": false, "in": true}]), clean)).unwrap();
         assert!(down.contains("1 OSDs"), "{down}");
-        for state in ["active+undersized+degraded", "unknown", "peering", "active+cleanish"] {
+        for state in [
+            "active+undersized+degraded",
+            "unknown",
+            "peering",
+            "active+cleanish",
+        ] {
             let groups = json!([{"state_name": state, "count": 3}]);
             let said = lacks(&status(up(), groups)).unwrap();
             assert!(said.contains("3 placement groups"), "{state}: {said}");
         }
-        assert!(lacks(&json!({"osds": [], "cluster": null})).unwrap().contains("no monitor"));
+        assert!(
+            lacks(&json!({"osds": [], "cluster": null}))
+                .unwrap()
+                .contains("no monitor")
+        );
     }
 }
