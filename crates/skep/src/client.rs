@@ -7,10 +7,16 @@ use std::time::{Duration, Instant};
 
 /// `skep status`: what the running process says over its admin socket.
 pub fn status(args: &args::StatusOf) -> Result<(), Error> {
-    if !args.whole {
+    if !args.whole && !args.alive {
         return ask(&args.status, "skep status");
     }
     let dir = DataDir::existing(&args.status.place.dir())?;
+    if args.alive {
+        // Answered by the thread that looks after all roles.
+        node::admin::ask(&dir, r#"{"prefix": "version"}"#)?;
+        println!("alive");
+        return Ok(());
+    }
     let answer = node::admin::ask(&dir, r#"{"prefix": "skep status", "format": "json"}"#)?;
     let status = serde_json::from_str(&answer)
         .map_err(|e| Error::Usage(format!("an answer that cannot be read ({e}): {answer}")))?;

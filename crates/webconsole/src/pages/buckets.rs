@@ -9,6 +9,8 @@ use std::rc::Rc;
 
 /// Of a page.
 const SHOWN_MAX: u64 = 50;
+/// Seldom: each row is some reads.
+const REFRESH_SECS: u32 = 300;
 
 pub async fn draw(visit: Rc<Visit>) -> Drawn {
     let Some(gateway) = &visit.buckets else {
@@ -55,7 +57,7 @@ pub async fn draw(visit: Rc<Visit>) -> Drawn {
         (section("buckets", "Buckets", &html! { (of_buckets) (ways(&buckets, bucket, |at| [("after", at), ("after-user", user)])) }))
         (section("users", "Users", &html! { (of_users) (ways(&users, user, |at| [("after", bucket), ("after-user", at)])) }))
     };
-    Drawn::new("Buckets", show::live(&visit, 30, &body))
+    Drawn::new("Buckets", show::live(&visit, REFRESH_SECS, &body))
 }
 
 type Row<T> = (String, Result<T, String>);
