@@ -12,7 +12,8 @@ from skeptest.run import run
 from skeptest.skep import find_binary, free_port
 
 ROLE = pathlib.Path(__file__).resolve().parents[2] / 'packaging/ansible'
-PACKAGES = ['systemd', 'systemd-sysv', 'dbus', 'adduser', 'ansible-core', 'python3-apt', 'xz-utils', 'iproute2']
+PACKAGES = ['systemd', 'systemd-sysv', 'dbus', 'adduser', 'xz-utils', 'iproute2']
+LATER = ['ansible-core', 'python3-apt']
 PLAY_S = 400
 
 
@@ -20,7 +21,7 @@ PLAY_S = 400
 def machine(workdir):
     if not shutil.which('systemd-nspawn'):
         pytest.skip('needs systemd-nspawn')
-    machine = Machine(Root('bookworm', PACKAGES), workdir / 'ansible')
+    machine = Machine(Root('bookworm', PACKAGES, LATER), workdir / 'ansible')
     shutil.copytree(ROLE, machine.root / 'ansible')
     machine.boot()
     yield machine
@@ -65,6 +66,12 @@ def test_the_role_installs_changes_upgrades_and_removes(machine, play, package):
     assert again not in ('0', pid)
     assert machine.run('skep', 'status', '--whole', '--data', '/var/lib/skep').out == 'whole\n'
 
+    # Settings that were written, and not put into force: an earlier run was cut off.
+    machine.run('sh', '-c', 'sleep 1.1; touch /etc/skep/skep.toml')
+    assert play('site.yml', {'osd-memory': '320M'}, skep_package='/skep.deb') == 1
+    assert machine.shown('MainPID') != again
+    again = machine.shown('MainPID')
+
     # A program that was replaced by hand, or by a run that was cut off: what runs is from before.
     machine.run('sh', '-c', 'cp /usr/bin/skep /usr/bin/skep.new && mv /usr/bin/skep.new /usr/bin/skep')
     assert play('site.yml', {'osd-memory': '320M'}, skep_package='/skep.deb') == 1
@@ -78,7 +85,10 @@ def test_the_role_installs_changes_upgrades_and_removes(machine, play, package):
     assert play('site.yml', skep_tarball='/skep.tar.xz') > 0
     assert play('site.yml', skep_tarball='/skep.tar.xz') == 0
     assert json.loads(machine.run('skep', 'status', '-f', 'json', '--data', '/var/lib/skep').out)['fsid'] == fsid
-    play('remove.yml', skep_remove_data=True)
+    # A host's copies are deleted only where somebody says what becomes of the cluster.
+    r = play('remove.yml', skep_remove_data=True, check='fails')
+    assert 'skep_destroy_cluster' in r.out and machine.shown('ActiveState') == 'active', r
+    play('remove.yml', skep_remove_data=True, skep_destroy_cluster=True)
     assert not (machine.root / 'var/lib/skep').exists() and not (machine.root / 'usr/bin/skep').exists()
     machine.run('sh', '-c', '! grep -qsx skep /proc/[0-9]*/comm')
 

@@ -1,5 +1,4 @@
 """The manifests for Kubernetes: by its schemas, and whether what they name fits together. No cluster runs here."""
-import json
 import os
 import pathlib
 import tomllib
@@ -11,6 +10,7 @@ from skeptest.run import run
 from skeptest.skep import find_binary
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'packaging/kubernetes'
+BASE = FOLDER / 'base'
 FILES = sorted(p for p in FOLDER.rglob('*.yaml') if p.name != 'kustomization.yaml')
 
 
@@ -24,22 +24,22 @@ def validate(path, check=0):
 @pytest.fixture(scope='module')
 def all_of():
     """What `kubectl apply -k` gives, by kind: one of each."""
-    kustomization = yaml.safe_load((FOLDER / 'kustomization.yaml').read_text())
-    here = {p.name for p in FOLDER.glob('*.yaml')} - {'kustomization.yaml'}
+    kustomization = yaml.safe_load((BASE / 'kustomization.yaml').read_text())
+    here = {p.name for p in BASE.glob('*.yaml')} - {'kustomization.yaml'}
     assert set(kustomization['resources']) == here
-    docs = [d for name in kustomization['resources'] for d in yaml.safe_load_all((FOLDER / name).read_text())]
+    docs = [d for name in kustomization['resources'] for d in yaml.safe_load_all((BASE / name).read_text())]
     found = {d['kind']: d for d in docs}
     assert len(found) == len(docs)
     return {'kustomization': kustomization, **found}
 
 
-@pytest.mark.parametrize('path', FILES, ids=lambda p: p.name)
+@pytest.mark.parametrize('path', FILES, ids=lambda p: '%s/%s' % (p.parent.name, p.name))
 def test_a_manifest_is_one(path):
     validate(path)
 
 
 def test_what_is_none_is_refused(tmp_path):
-    wrong = yaml.safe_load((FOLDER / 'statefulset.yaml').read_text())
+    wrong = yaml.safe_load((BASE / 'statefulset.yaml').read_text())
     wrong['spec']['template']['spec']['hostnetwork'] = wrong['spec']['template']['spec'].pop('hostNetwork')
     (tmp_path / 'wrong.yaml').write_text(yaml.safe_dump(wrong))
     assert 'hostnetwork' in repr(validate(tmp_path / 'wrong.yaml', check='fails'))
@@ -71,28 +71,32 @@ def test_what_they_name_is_there(all_of):
 
 
 def test_the_program_takes_what_it_is_given(all_of, tmp_path):
-    """A file of options for each pod, of which one makes the cluster; and the arguments, as the kubelet fills them in."""
+    """A file of options for each pod, and the arguments, as the kubelet fills them in."""
     stateful, options = all_of['StatefulSet'], all_of['ConfigMap']['data']
     [container] = stateful['spec']['template']['spec']['containers']
     pods = ['skep-%d' % n for n in range(stateful['spec']['replicas'])]
     assert set(options) == {pod + '.toml' for pod in pods}
-    first = {pod: 'create' if tomllib.loads(options[pod + '.toml']).get('create') else 'join' for pod in pods}
-    assert list(first.values()) == ['create', 'join', 'join']
-    assert all(tomllib.loads(text).get(first[name.removesuffix('.toml')]) is True for name, text in options.items())
+    # All join; what is for the first time alone differs in that one word of one pod.
+    assert all(tomllib.loads(text)['join'] is True for text in options.values())
+    once = yaml.safe_load((FOLDER / 'first/kustomization.yaml').read_text())
+    assert (once['resources'], once['patches']) == (['../base'], [{'path': 'options.yaml'}])
+    patch = yaml.safe_load((FOLDER / 'first/options.yaml').read_text())
+    names = lambda d: (d['kind'], d['metadata']['name'])
+    assert names(patch) == names(all_of['ConfigMap']) and patch['metadata']['namespace'] == all_of['kustomization']['namespace']
+    assert patch['data'] == {'skep-0.toml': options['skep-0.toml'].replace('join = true', 'create = true')}
     [mount] = [m for m in container['volumeMounts'] if m['name'] == 'options']
     assert mount['subPathExpr'] == '$(POD_NAME).toml' and '--config=' + mount['mountPath'] in container['args']
     known = run([find_binary(), 'up', '--help']).out.split()
     assert all('--' + option in known for text in options.values() for option in tomllib.loads(text))
-    # In place of etcd's names, which nobody here resolves, an address that nobody answers on.
-    values = {**tomllib.loads(options['skep-0.toml']), 'etcd': ['http://127.0.0.1:1']}
-    path = tmp_path / 'skep.toml'
-    path.write_text(''.join('%s = %s\n' % (k, str(v).lower() if isinstance(v, bool) else repr(v)) for k, v in values.items()))
-    args = [a.replace('$(HOST_IP)', '127.0.0.1').replace('$(NODE_NAME)', 'node1').replace(mount['mountPath'], str(path))
-            for a in container['args']]
-    assert args[0] == 'up' and not any('$' in a for a in args), args
-    said = run([find_binary(), 'preflight', *args[1:], '--data', tmp_path / 'data', '--seconds', '1', '-f', 'json'], check=1)
-    # It is understood, and looked at: of what keeps it from starting here, etcd is one.
-    assert 'bad' in [f['verdict'] for f in json.loads(said.out) if 'etcd' in f['about']], said
+    for text in [*options.values(), *patch['data'].values()]:
+        path = tmp_path / 'skep.toml'
+        path.write_text(text)
+        args = [a.replace('$(HOST_IP)', '192.0.2.11').replace('$(NODE_NAME)', 'node1').replace(mount['mountPath'], str(path))
+                for a in container['args']]
+        assert args[0] == 'up' and not any('$' in a for a in args), args
+        # All of it is understood: what is in the way is the folder, which comes after.
+        said = run([find_binary(), *args, '--data', '/proc/none'], check=1)
+        assert '/proc/none' in said.err, said
     probes = [container[p]['exec']['command'] for p in ('startupProbe', 'readinessProbe', 'livenessProbe')]
     for command in probes:
         assert command[0] == '/usr/bin/skep'

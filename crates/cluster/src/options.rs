@@ -427,7 +427,10 @@ mod tests {
             assert_eq!(notice(name, section).is_none(), acts, "{name} for {section}");
         }
         let said = notice("osd_max_scrubs", "mon").unwrap();
-        assert!(said.ends_with("does nothing for mon: it is read from global, osd"), "{said}");
+        assert!(
+            said.ends_with("does nothing for mon: it is read from global, osd"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -11,7 +11,10 @@ const READS: [&str; 4] = ["mon_option", "mon_option_bool", "mon_option_u64", "mg
 
 fn table() -> BTreeSet<&'static str> {
     let source = all().iter().find(|s| s.path.ends_with(TABLE)).unwrap();
-    let rows = source.text.lines().filter_map(|l| l.trim().strip_prefix("act(\""));
+    let rows = source
+        .text
+        .lines()
+        .filter_map(|l| l.trim().strip_prefix("act(\""));
     rows.filter_map(|l| l.split('"').next()).collect()
 }
 

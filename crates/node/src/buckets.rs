@@ -1,7 +1,7 @@
 //! What the console shows of buckets: what the object gateway's library says, in the console's words. Neither knows of the other.
 
-use client::{Client, IoCtx};
 use ::s3::{BucketFacts, META_POOL, Page, Survey, UserFacts};
+use client::{Client, IoCtx};
 use std::sync::Arc;
 use webconsole::{Bucket, Buckets, Listed, Looking, Quota, User};
 
@@ -69,7 +69,9 @@ fn bucket(facts: BucketFacts) -> Bucket {
     // Gateways that are killed miscount, also to less than nothing, until the next count.
     let amount = |n: i64| u64::try_from(n).unwrap_or(0);
     Bucket {
-        held: facts.count.map(|c| (amount(c.held.objects), amount(c.held.bytes))),
+        held: facts
+            .count
+            .map(|c| (amount(c.held.objects), amount(c.held.bytes))),
         quota: quota(facts.quota),
         versioning: facts.versioning.into(),
         locked: facts.locked,

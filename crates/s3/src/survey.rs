@@ -197,7 +197,10 @@ fn public(bucket: &Bucket, settings: &Settings, name: &str) -> Vec<&'static str>
     let swift = settings.container.as_ref().is_some_and(|c| anybody(&c.read));
     let all = [
         ("ACL", bucket.public_read && !block.ignore_acls),
-        ("policy", !settings.policy.is_empty() && !block.restrict && policy()),
+        (
+            "policy",
+            !settings.policy.is_empty() && !block.restrict && policy(),
+        ),
         ("Swift's ACL", swift && !block.ignore_acls),
     ];
     all.into_iter().filter(|(_, is)| *is).map(|(by, _)| by).collect()

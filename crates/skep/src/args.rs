@@ -445,6 +445,9 @@ pub struct StatusOf {
     /// and clean. Asked where a monitor runs; for whoever restarts one machine after the other
     #[arg(long, conflicts_with = "format")]
     pub whole: bool,
+    /// Only say whether the process answers, without asking its monitor, which may wait for etcd; for whoever kills what does not
+    #[arg(long, conflicts_with_all = ["format", "whole"])]
+    pub alive: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -493,6 +496,7 @@ mod tests {
             "status",
             "doctor -f json",
             "status --whole --data d",
+            "status --alive",
             "conf",
             "down",
             "store check d",

@@ -7,10 +7,16 @@ use std::time::{Duration, Instant};
 
 /// `skep status`: what the running process says over its admin socket.
 pub fn status(args: &args::StatusOf) -> Result<(), Error> {
-    if !args.whole {
+    if !args.whole && !args.alive {
         return ask(&args.status, "skep status");
     }
     let dir = DataDir::existing(&args.status.place.dir())?;
+    if args.alive {
+        // Answered by the thread that looks after all roles.
+        node::admin::ask(&dir, r#"{"prefix": "version"}"#)?;
+        println!("alive");
+        return Ok(());
+    }
     let answer = node::admin::ask(&dir, r#"{"prefix": "skep status", "format": "json"}"#)?;
     let status = serde_json::from_str(&answer)
         .map_err(|e| Error::Usage(format!("an answer that cannot be read ({e}): {answer}")))?;
@@ -37,17 +43,16 @@ fn lacks(status: &Value) -> Option<String> {
         words.contains(&"active") && words.contains(&"clean")
     };
     let count = |g: &Value| g["count"].as_u64().unwrap_or(0);
-    let down = osds
-        .iter()
-        .filter(|o| o["in"] == true && o["up"] != true)
-        .count();
+    let down = osds.iter().filter(|o| o["in"] == true && o["up"] != true).count();
     let unclean: u64 = groups
         .iter()
         .filter(|g| !is_clean(&g["state_name"]))
         .map(count)
         .sum();
     (down > 0 || unclean > 0).then(|| {
-        format!("not whole: {down} OSDs that are in are down, {unclean} placement groups are not active and clean")
+        format!(
+            "not whole: {down} OSDs that are in are down, {unclean} placement groups are not active and clean"
+        )
     })
 }
 
@@ -144,11 +149,20 @@ mod tests {
         assert_eq!(lacks(&status(up(), json!([]))), None);
         let down = lacks(&status(json!([{"up": false, "in": true}]), clean)).unwrap();
         assert!(down.contains("1 OSDs"), "{down}");
-        for state in ["active+undersized+degraded", "unknown", "peering", "active+cleanish"] {
+        for state in [
+            "active+undersized+degraded",
+            "unknown",
+            "peering",
+            "active+cleanish",
+        ] {
             let groups = json!([{"state_name": state, "count": 3}]);
             let said = lacks(&status(up(), groups)).unwrap();
             assert!(said.contains("3 placement groups"), "{state}: {said}");
         }
-        assert!(lacks(&json!({"osds": [], "cluster": null})).unwrap().contains("no monitor"));
+        assert!(
+            lacks(&json!({"osds": [], "cluster": null}))
+                .unwrap()
+                .contains("no monitor")
+        );
     }
 }

@@ -114,7 +114,12 @@ mod reference {
 
     fn range(o: &ConfigOption) -> String {
         match (o.permitted.is_empty(), o.min, o.max) {
-            (false, ..) => o.permitted.split(',').filter(|p| !p.is_empty()).collect::<Vec<_>>().join(", "),
+            (false, ..) => o
+                .permitted
+                .split(',')
+                .filter(|p| !p.is_empty())
+                .collect::<Vec<_>>()
+                .join(", "),
             (_, "", "") => String::new(),
             (_, min, "") => format!("from {min} on"),
             (_, "", max) => format!("up to {max}"),
@@ -181,7 +186,11 @@ mod reference {
             ("Port", "Port", None),
             ("A [default: b]; c", "A; c", Some("b")),
         ] {
-            assert_eq!(default_in(help), (text.into(), default.map(str::to_string)), "{help}");
+            assert_eq!(
+                default_in(help),
+                (text.into(), default.map(str::to_string)),
+                "{help}"
+            );
         }
     }
 }

@@ -45,7 +45,9 @@ fn pages_of_buckets_say_what_is_set() {
         let id = gate.buckets.get("b3").await.unwrap().id;
         for n in 0..40 {
             let data = data_of(n);
-            gate.put(&id, &format!("k{n:02}"), &data, &Terms::default()).await.unwrap();
+            gate.put(&id, &format!("k{n:02}"), &data, &Terms::default())
+                .await
+                .unwrap();
             gate.tend().await;
         }
         let before = pool.lock().objects.clone();
@@ -55,10 +57,16 @@ fn pages_of_buckets_say_what_is_set() {
         let names: Vec<&str> = first.shown.iter().map(|(n, _)| n.as_str()).collect();
         assert_eq!((names, first.more), (vec!["b0", "b1", "b2"], true));
         let facts: Vec<_> = first.shown.iter().map(|(_, f)| f.as_ref().unwrap()).collect();
-        assert_eq!((facts[0].versioning, facts[0].policy, facts[0].parts), ("off", false, 1));
+        assert_eq!(
+            (facts[0].versioning, facts[0].policy, facts[0].parts),
+            ("off", false, 1)
+        );
         assert!(facts[0].public.is_empty() && facts[0].owner == "u" && !facts[0].deleting);
         assert!(facts[1].policy && facts[1].encrypted && facts[1].versioning == "on");
-        assert_eq!((&facts[1].public[..], &facts[2].public[..]), (&["policy"][..], &["Swift's ACL"][..]));
+        assert_eq!(
+            (&facts[1].public[..], &facts[2].public[..]),
+            (&["policy"][..], &["Swift's ACL"][..])
+        );
         let rest = survey.buckets("b2", 3).await.unwrap();
         assert_eq!((rest.shown.len(), rest.more), (2, false));
         let split = rest.shown[0].1.as_ref().unwrap();
@@ -70,7 +78,12 @@ fn pages_of_buckets_say_what_is_set() {
         // A policy that is restricted lets nobody in; a record that cannot be read hides no other.
         set(&gate, "b1", of_b1(true)).await;
         let broken = Bytes::from_static(b"\xff");
-        pool.lock().objects.get_mut(BUCKETS).unwrap().omap.insert(Bytes::from_static(b"bb0"), broken);
+        pool.lock()
+            .objects
+            .get_mut(BUCKETS)
+            .unwrap()
+            .omap
+            .insert(Bytes::from_static(b"bb0"), broken);
         let shown = survey.buckets("", 9).await.unwrap().shown;
         assert!(shown[0].1.is_err() && shown[1].1.as_ref().unwrap().public.is_empty());
         assert_eq!(shown.len(), 5);
@@ -83,7 +96,10 @@ fn pages_of_users_have_no_secrets() {
         let pool = Fake::new(1);
         let gate = Gate::new(&pool, 0);
         let survey = Survey::new(pool.clone(), pool.clock());
-        assert!(survey.users("", 9).await.unwrap().shown.is_empty(), "no gateway has begun");
+        assert!(
+            survey.users("", 9).await.unwrap().shown.is_empty(),
+            "no gateway has begun"
+        );
         assert!(survey.buckets("", 9).await.unwrap().shown.is_empty());
         accounts::ensure(&pool, USERS).await.unwrap();
         let accounts = Accounts::new(pool.clone(), pool.clock());

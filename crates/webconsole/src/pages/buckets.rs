@@ -9,6 +9,8 @@ use std::rc::Rc;
 
 /// Of a page.
 const SHOWN_MAX: u64 = 50;
+/// Seldom: each row is some reads.
+const REFRESH_SECS: u32 = 300;
 
 pub async fn draw(visit: Rc<Visit>) -> Drawn {
     let Some(gateway) = &visit.buckets else {
@@ -25,20 +27,37 @@ pub async fn draw(visit: Rc<Visit>) -> Drawn {
     let of_buckets = part(&buckets, "buckets", |listed| {
         let rows: Vec<Markup> = listed.iter().map(|(name, b)| of_bucket(name, b, now)).collect();
         let heads = [
-            "Bucket", "Owner", "#Objects", "#Bytes", "Quota", "Versioning", "Public", "Policy", "#Index parts", "Age",
+            "Bucket",
+            "Owner",
+            "#Objects",
+            "#Bytes",
+            "Quota",
+            "Versioning",
+            "Public",
+            "Policy",
+            "#Index parts",
+            "Age",
         ];
         show::table("Buckets", &heads, &rows)
     });
     let of_users = part(&users, "users", |listed| {
         let rows: Vec<Markup> = listed.iter().map(|(name, u)| of_user(name, u, now)).collect();
-        let heads = ["User", "Name", "#Keys", "#Buckets", "Quota", "Quota of each bucket", "Age"];
+        let heads = [
+            "User",
+            "Name",
+            "#Keys",
+            "#Buckets",
+            "Quota",
+            "Quota of each bucket",
+            "Age",
+        ];
         show::table("Users", &heads, &rows)
     });
     let body = html! {
         (section("buckets", "Buckets", &html! { (of_buckets) (ways(&buckets, bucket, |at| [("after", at), ("after-user", user)])) }))
         (section("users", "Users", &html! { (of_users) (ways(&users, user, |at| [("after", bucket), ("after-user", at)])) }))
     };
-    Drawn::new("Buckets", show::live(&visit, 30, &body))
+    Drawn::new("Buckets", show::live(&visit, REFRESH_SECS, &body))
 }
 
 type Row<T> = (String, Result<T, String>);
@@ -143,7 +162,16 @@ mod tests {
             ..Bucket::default()
         };
         let text = of_bucket("b", &Ok(bucket.clone()), 60).into_string();
-        for part in ["&lt;u&gt;", ">2<", "2.0 KiB", "1.0 MiB, 9 objects", "on, object lock", "by ACL, policy", ">3<", "60 s"] {
+        for part in [
+            "&lt;u&gt;",
+            ">2<",
+            "2.0 KiB",
+            "1.0 MiB, 9 objects",
+            "on, object lock",
+            "by ACL, policy",
+            ">3<",
+            "60 s",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let gone = Bucket {
@@ -152,18 +180,33 @@ mod tests {
             ..Bucket::default()
         };
         let text = of_bucket("b", &Ok(gone), 0).into_string();
-        assert!(text.contains("being deleted") && text.contains("not counted") && text.contains("0 and more"), "{text}");
-        assert!(of_bucket("b", &Err("why".into()), 0).into_string().contains("Not shown: why"));
+        assert!(
+            text.contains("being deleted") && text.contains("not counted") && text.contains("0 and more"),
+            "{text}"
+        );
+        assert!(
+            of_bucket("b", &Err("why".into()), 0)
+                .into_string()
+                .contains("Not shown: why")
+        );
     }
 
     #[test]
     fn lists_go_on_where_they_ended() {
-        let listed = |more| Ok(Listed { shown: vec![("a&b".to_string(), Ok(()))], more });
+        let listed = |more| {
+            Ok(Listed {
+                shown: vec![("a&b".to_string(), Ok(()))],
+                more,
+            })
+        };
         fn at(after: &str) -> [(&'static str, &str); 2] {
             [("after", after), ("after-user", "u")]
         }
         let text = ways(&listed(true), "", at).into_string();
-        assert!(text.contains("/buckets?after=a%26b&amp;after-user=u") && !text.contains("First"), "{text}");
+        assert!(
+            text.contains("/buckets?after=a%26b&amp;after-user=u") && !text.contains("First"),
+            "{text}"
+        );
         assert!(ways(&listed(false), "x", at).into_string().contains("First"));
         assert_eq!(ways(&listed(false), "", at).into_string(), "");
         assert_eq!(ways::<()>(&Err("no".into()), "x", at).into_string(), "");

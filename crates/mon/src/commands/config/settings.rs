@@ -359,7 +359,10 @@ fn help(cmd: &Command, _: &Context<'_>) -> Outcome {
             out.push_str(&format!("  Possible values: {}\n", enums.join(", ")));
         }
         out.push_str(&format!("  Can update at runtime: {}\n", o.runtime));
-        for line in [does(&key).to_string(), told(&key)].iter().filter(|l| !l.is_empty()) {
+        for line in [does(&key).to_string(), told(&key)]
+            .iter()
+            .filter(|l| !l.is_empty())
+        {
             out.push_str(&format!("  {line}\n"));
         }
         out
@@ -380,7 +383,9 @@ fn told(key: &str) -> String {
     match options::fate(key) {
         Fate::Acts(a) => format!("Read from: {}", a.readers.text()),
         Fate::OfClients => "Read by clients".into(),
-        Fate::Refused => format!("note: {key} belongs in the ceph.conf of who needs it: `config set` refuses it"),
+        Fate::Refused => {
+            format!("note: {key} belongs in the ceph.conf of who needs it: `config set` refuses it")
+        }
         Fate::Kept => options::notice(key, "global").unwrap_or_default(),
     }
 }
