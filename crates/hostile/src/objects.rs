@@ -9,10 +9,13 @@ pub fn objects(input: &[u8]) -> bool {
     let Some((which, rest)) = input.split_first() else {
         return false;
     };
-    match which % 4 {
-        0 => testing::form(rest),
-        1 => testing::policy(rest),
-        3 => testing::swift(rest),
+    // What was found stays found: new ones come behind.
+    match (which % 4, which / 4 % 3) {
+        (_, 1) => testing::notifications(rest),
+        (_, 2) => testing::topics(rest),
+        (0, _) => testing::form(rest),
+        (1, _) => testing::policy(rest),
+        (3, _) => testing::swift(rest),
         _ => testing::encryption(rest),
     }
 }
@@ -76,6 +79,15 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ".r:*,.rlistings,bob,carol:app",
         r#"[{"path":"/c/o","etag":"e","size_bytes":5}]"#,
     ];
+    let notifications = [
+        "<NotificationConfiguration/>",
+        "<NotificationConfiguration xmlns=\"x\"><TopicConfiguration><Id>i</Id><Topic>arn:aws:sns:us-east-1:u:t</Topic><Event>s3:ObjectCreated:*</Event><Filter><S3Key><FilterRule><Name>prefix</Name><Value>a/</Value></FilterRule></S3Key></Filter></TopicConfiguration></NotificationConfiguration>",
+    ];
+    let topics = [
+        "Action=ListTopics&Version=2010-03-31",
+        "Action=CreateTopic&Name=t&Attributes.entry.1.key=push-endpoint&Attributes.entry.1.value=http%3A%2F%2Fh.test%2F",
+        "Action=SetTopicAttributes&TopicArn=arn%3Aaws%3Asns%3Aus-east-1%3Au%3At&AttributeName=OpaqueData&AttributeValue=x",
+    ];
     let framed = |which: u8, text: String| [&[which][..], text.as_bytes()].concat();
     let forms = forms.into_iter().map(|f| framed(0, f));
     let policies = policies.iter().map(|p| framed(1, policy(p)));
@@ -83,5 +95,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         .chain(policies)
         .chain(texts.into_iter().map(|t| framed(2, t)))
         .chain(swifts.iter().map(|t| framed(3, (*t).to_string())))
+        .chain(notifications.iter().map(|t| framed(4, (*t).to_string())))
+        .chain(topics.iter().map(|t| framed(8, (*t).to_string())))
         .collect()
 }

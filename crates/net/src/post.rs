@@ -3,7 +3,7 @@
 //! Whom HTTPS may trust is what the host does (its certificates, or those of `SSL_CERT_FILE`). Redirections are not followed, and
 //! nothing of the answer is read but its status. An error never has the URL's password.
 //!
-//! Bound: [`WITHIN`] for all of it.
+//! Bounds: [`WITHIN`] for all of it, or what [`Held`] says; of the answer's head [`HEAD_BYTES`].
 
 use crate::http::Wire;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -16,12 +16,33 @@ use io::socket::Stream;
 use io::task;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_rustls::TlsConnector;
 
 pub const WITHIN: Duration = Duration::from_secs(20);
+const HEAD_BYTES: usize = 64 << 10;
+
+/// Certificates of authorities, as they were read.
+#[derive(Clone)]
+pub struct Trust(Arc<ClientConfig>);
+
+impl Trust {
+    /// What the host trusts now.
+    pub fn of_host() -> Result<Self, String> {
+        Ok(Self(Arc::new(config()?)))
+    }
+}
+
+/// What a POST is held to.
+pub struct Held<'a> {
+    pub within: Duration,
+    /// None: it is read for this one.
+    pub trust: Option<&'a Trust>,
+    /// Which addresses may be connected to, of those that the host's name has at that time.
+    pub may: &'a dyn Fn(IpAddr) -> bool,
+}
 
 /// Where to, as it is read from a URL: `http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
 #[derive(Clone, PartialEq, Eq)]
@@ -63,6 +84,14 @@ impl Url {
         })
     }
 
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub fn is_tls(&self) -> bool {
+        self.tls
+    }
+
     /// For people: without user and password, and without the path, which often is a secret, too.
     fn place(&self) -> String {
         format!("{}:{}", self.host, self.port)
@@ -78,10 +107,25 @@ impl Url {
 
 /// Posts `body`. An answer other than 2xx is an error.
 pub async fn post(url: &Url, content_type: &'static str, body: String) -> Result<(), String> {
-    let asked = task::timeout(WITHIN, exchange(url, content_type, body));
+    let held = Held {
+        within: WITHIN,
+        trust: None,
+        may: &|_| true,
+    };
+    post_held(url, content_type, body, &held).await
+}
+
+/// The same, held to less.
+pub async fn post_held(
+    url: &Url,
+    content_type: &'static str,
+    body: String,
+    held: &Held<'_>,
+) -> Result<(), String> {
+    let asked = task::timeout(held.within, exchange(url, content_type, body, held));
     let status = asked
         .await
-        .map_err(|_| format!("no answer of {} within {} s", url.place(), WITHIN.as_secs()))?
+        .map_err(|_| format!("no answer of {} within {} s", url.place(), held.within.as_secs()))?
         .map_err(|e| format!("{}: {e}", url.place()))?;
     match status.is_success() {
         true => Ok(()),
@@ -89,8 +133,13 @@ pub async fn post(url: &Url, content_type: &'static str, body: String) -> Result
     }
 }
 
-async fn exchange(url: &Url, content_type: &'static str, body: String) -> Result<StatusCode, String> {
-    let wire = Wire::new(connect(url).await?);
+async fn exchange(
+    url: &Url,
+    content_type: &'static str,
+    body: String,
+    held: &Held<'_>,
+) -> Result<StatusCode, String> {
+    let wire = Wire::new(connect(url, held).await?);
     let mut request = Request::post(&url.path)
         .header(header::HOST, url.authority())
         .header(header::CONTENT_TYPE, content_type)
@@ -108,16 +157,20 @@ async fn exchange(url: &Url, content_type: &'static str, body: String) -> Result
         return send(wire, request).await;
     }
     let name = ServerName::try_from(url.host.clone()).map_err(|e| e.to_string())?;
-    let connector = TlsConnector::from(Arc::new(config()?));
-    let stream = connector.connect(name, TokioIo::new(wire)).await;
+    let trust = match held.trust {
+        Some(trust) => trust.0.clone(),
+        None => Arc::new(config()?),
+    };
+    let stream = TlsConnector::from(trust).connect(name, TokioIo::new(wire)).await;
     send(TokioIo::new(stream.map_err(|e| e.to_string())?), request).await
 }
 
-async fn connect(url: &Url) -> Result<Stream, String> {
+async fn connect(url: &Url, held: &Held<'_>) -> Result<Stream, String> {
     let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
-    let mut said = "no address".to_string();
+    let mut said = "no address that may be connected to".to_string();
     for addr in found
         .map_err(|e| e.to_string())?
+        .filter(|addr| (held.may)(addr.ip()))
         .take(4)
         .collect::<Vec<SocketAddr>>()
     {
@@ -133,7 +186,9 @@ async fn send<W>(wire: W, request: Request<Full<Bytes>>) -> Result<StatusCode, S
 where
     W: hyper::rt::Read + hyper::rt::Write + Unpin,
 {
-    let (mut sender, connection) = http1::handshake(wire).await.map_err(|e| e.to_string())?;
+    let mut builder = http1::Builder::new();
+    let made = builder.max_buf_size(HEAD_BYTES).handshake(wire).await;
+    let (mut sender, connection) = made.map_err(|e| e.to_string())?;
     let answered = sender.send_request(request);
     tokio::pin!(answered, connection);
     let answer = tokio::select! {

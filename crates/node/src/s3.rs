@@ -99,6 +99,7 @@ impl S3Role {
             swift: self.options.swift.then(|| Swift {
                 url: self.options.swift_url.clone(),
             }),
+            endpoints: self.options.endpoints.clone(),
         };
         let client = Client::connect(self.conf().await?)
             .await

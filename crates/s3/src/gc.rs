@@ -9,6 +9,7 @@
 //! Bounds: [`AT_ONCE`] rows at a time, a page of them in memory.
 
 use crate::buckets::{BURYING, Bucket, Buckets, MAKING};
+use crate::courier::Gatherer;
 use crate::data::DataStore;
 use crate::expiry::{Done, Expiry};
 use crate::index::{Index, Located};
@@ -35,6 +36,8 @@ pub struct Collector<P> {
     pub data: DataStore<P>,
     pub buckets: Buckets<P>,
     pub expiry: Expiry<P>,
+    /// Of events that a gateway has left.
+    pub events: Gatherer<P>,
     pub clock: Clock,
     /// How long garbage stays, in milliseconds.
     pub wait: u64,
@@ -117,6 +120,9 @@ impl<P: Pool> Collector<P> {
     ) -> Result<Option<String>> {
         self.intents(&bucket.id, shard, round).await?;
         let seen = self.garbage(&bucket.id, shard, round).await?.seen;
+        if !seen.beside.0.is_empty() {
+            self.events.left(&seen.shard).await?;
+        }
         self.index.sweep(&seen.shard).await?;
         self.buckets.mend_shard(name, &bucket.id, &seen).await?;
         if self.index.was_left(&seen.state) {
@@ -242,6 +248,11 @@ impl<P: Pool> Collector<P> {
             let walked = self.garbage(id, shard.as_deref(), round).await?;
             let swept = self.index.sweep(&walked.seen.shard).await?;
             alive += passed + walked.left + u64::from(!swept);
+            if !walked.seen.beside.0.is_empty() {
+                // What was acknowledged is told, though the bucket is gone: the next round sees whether all of it is in queues.
+                self.events.left(&walked.seen.shard).await?;
+                alive += 1;
+            }
             alive += self.parts(id, shard.as_deref()).await?;
             match walked.seen.state.next {
                 Some(next) => shard = Some(next),

@@ -5,6 +5,7 @@ mod counts;
 mod expiry;
 mod left;
 mod moving;
+mod notify;
 mod sealed;
 mod swift;
 mod usage;
@@ -12,6 +13,7 @@ mod versions;
 
 use crate::buckets::{BUCKETS, Buckets, COUNTS};
 use crate::classes::CLASSES;
+use crate::courier::Gatherer;
 use crate::data::{DataStore, Digests};
 use crate::expiry::{Done, Expiry};
 use crate::fake::Fake;
@@ -21,6 +23,7 @@ use crate::index::Index;
 use crate::multipart::{Named, Whole};
 use crate::objects::{Condition, Item, Listing, New, Objects, Terms};
 use crate::record::{Attributes, Data, Phase, STRIPE};
+use crate::topics::Topics;
 use crate::{Error, Result, accounts};
 use bytes::Bytes;
 use futures_core::Stream;
@@ -66,7 +69,7 @@ impl Gate {
         let data = DataStore::new(pool.classes(), index.clone(), clock.clone());
         Self {
             buckets: Buckets::new(pool.clone(), index.clone(), clock.clone()),
-            objects: Objects { index, data, clock },
+            objects: Objects::new(index, data, clock),
             pool,
             day: crate::lifecycle::DAY,
         }
@@ -131,6 +134,11 @@ impl Gate {
         }
     }
 
+    fn gatherer(&self) -> Gatherer<Fake> {
+        let (index, clock) = (self.objects.index.clone(), self.objects.clock.clone());
+        Gatherer::new(index, Topics::new(self.pool.clone(), clock.clone()), clock)
+    }
+
     fn collector(&self, wait: u64) -> Collector<Fake> {
         Collector {
             index: self.objects.index.clone(),
@@ -143,6 +151,7 @@ impl Gate {
                 clock: self.objects.clock.clone(),
                 day: self.day,
             },
+            events: self.gatherer(),
             wait,
         }
     }

@@ -14,7 +14,7 @@ use super::raw::{Kept, Raw};
 use super::swift::path::{self as swift_path, Target};
 use super::texts::{path_decoded, url_decoded};
 use super::website_ops::Asked as Browser;
-use super::{Front, service};
+use super::{Front, service, topic_ops};
 use crate::meters::{Answered, End};
 use crate::rados::Pool;
 use crate::usage::Sums;
@@ -61,14 +61,15 @@ fn is_form<B>(request: &hyper::Request<B>) -> bool {
     request.method() == Method::POST && types.iter().any(starts)
 }
 
-/// What is read a second time: what removes objects, what keeps them, and where browsers are sent.
-const KEPT: [&str; 7] = [
+/// What is read a second time: what removes objects, what keeps them, where browsers are sent, and what is told.
+const KEPT: [&str; 8] = [
     "delete",
     "encryption",
     "lifecycle",
     "object-lock",
     "retention",
     "legal-hold",
+    "notification",
     "website",
 ];
 
@@ -212,6 +213,12 @@ impl<P: Pool> Entrance<P> {
             let body = Paced::new(body, self.front.clock.clone()).counted(came);
             let of = (parts, s3s::Body::http_body(body));
             return Ok(self.front.swift_answer(target, of, noted, peer).await);
+        }
+        if self.bucket_of_host(&request).is_none() && topic_ops::is_of_topics(&request) {
+            let (parts, body) = request.into_parts();
+            let body = Paced::new(body, self.front.clock.clone()).counted(came);
+            let body = s3s::Body::http_body(body);
+            return Ok(self.front.of_topics(parts, body, noted).await);
         }
         if is_form(&request) {
             let bucket = self.bucket(&request);

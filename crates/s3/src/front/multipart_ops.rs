@@ -266,6 +266,7 @@ impl<P: Pool> Front<P> {
     ) -> S3Result<CompleteMultipartUploadOutput> {
         let ask = Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).of_upload();
         let known = self.permitted(&req, &ask).await?;
+        let by = self.asker(&req);
         let input = req.input;
         let mut named = Vec::new();
         for part in input.multipart_upload.and_then(|m| m.parts).unwrap_or_default() {
@@ -295,7 +296,7 @@ impl<P: Pool> Front<P> {
         let one = Amount { bytes: 0, objects: 1 };
         let _admitted = self.limits.admit(&known.bucket, one).await?;
         let entry = self
-            .objects
+            .telling(&known, (&input.bucket, &input.key), crate::notify::How::Complete, &by)
             .complete(upload, &named, &terms(&known, condition), whole)
             .await?;
         let mut out = CompleteMultipartUploadOutput {

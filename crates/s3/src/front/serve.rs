@@ -9,6 +9,7 @@ use super::hosts::Hosts;
 use super::{Front, Swift};
 use crate::buckets::Buckets;
 use crate::counts::{Counter, FLUSH_EVERY};
+use crate::courier::Courier;
 use crate::gc::Collector;
 use crate::index::Index;
 use crate::master::Masters;
@@ -61,6 +62,8 @@ pub struct Settings {
     pub masters: Masters,
     /// Swift, too; None: S3 alone.
     pub swift: Option<Swift>,
+    /// Hosts that events may be sent to; empty: all but what is a machine's own.
+    pub endpoints: Vec<String>,
 }
 
 impl Default for Settings {
@@ -75,6 +78,7 @@ impl Default for Settings {
             plain_keys: false,
             masters: Masters::default(),
             swift: None,
+            endpoints: Vec::new(),
         }
     }
 }
@@ -86,7 +90,7 @@ pub type Door = (Acceptor, Option<Certificate>);
 pub async fn serve<P: Pool>(
     (acceptor, certificate): Door,
     (front, [hosts, sites], usage_keep): (Front<P>, [Hosts; 2], Option<u64>),
-    collector: Collector<P>,
+    (collector, courier): (Collector<P>, Courier<P>),
     mut stop: watch::Receiver<bool>,
 ) {
     let tending = task::spawn_local(tend(collector.index.clone()));
@@ -100,6 +104,9 @@ pub async fn serve<P: Pool>(
             task::spawn_local(expire(usage, keep)),
         )
     });
+    let gatherer = collector.events.clone();
+    let gathering = task::spawn_local(async move { gatherer.run().await });
+    let telling = task::spawn_local(async move { courier.run().await });
     let collector = Arc::new(collector);
     let collecting = task::spawn_local(collect(collector.clone()));
     let expiring = task::spawn_local(end_terms(collector));
@@ -114,6 +121,7 @@ pub async fn serve<P: Pool>(
         }
     }
     tending.abort();
+    telling.abort();
     collecting.abort();
     expiring.abort();
     counting.abort();
@@ -128,6 +136,7 @@ pub async fn serve<P: Pool>(
     if task::timeout(STOP_WITHIN, ended).await.is_err() {
         tracing::info!("s3: requests under way are cut off");
     }
+    gathering.abort();
     if let Ok(Err(e)) = task::timeout(STOP_WITHIN, last.flush()).await {
         tracing::warn!("s3: counts of buckets: {e}");
     }

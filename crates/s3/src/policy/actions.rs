@@ -16,6 +16,7 @@ actions! {
     false {
         DeleteBucket, DeleteBucketPolicy, DeleteBucketWebsite, GetBucketWebsite, PutBucketWebsite, GetBucketObjectLockConfiguration, PutBucketObjectLockConfiguration, GetBucketAcl, GetBucketCORS, GetBucketLocation, GetBucketPolicy,
         GetBucketPolicyStatus, GetBucketPublicAccessBlock, GetBucketVersioning, GetEncryptionConfiguration, GetLifecycleConfiguration, ListBucket,
+        GetBucketNotification, PutBucketNotification,
         ListBucketMultipartUploads, ListBucketVersions, PutBucketAcl, PutBucketCORS, PutBucketPolicy,
         PutBucketPublicAccessBlock, PutBucketVersioning, PutEncryptionConfiguration, PutLifecycleConfiguration,
     }
@@ -33,7 +34,6 @@ const OTHERS: &[&str] = &[
     "GetAccelerateConfiguration",
     "GetAnalyticsConfiguration",
     "GetBucketLogging",
-    "GetBucketNotification",
     "GetBucketOwnershipControls",
     "GetBucketRequestPayment",
     "GetBucketTagging",
@@ -50,7 +50,6 @@ const OTHERS: &[&str] = &[
     "PutAccelerateConfiguration",
     "PutAnalyticsConfiguration",
     "PutBucketLogging",
-    "PutBucketNotification",
     "PutBucketOwnershipControls",
     "PutBucketRequestPayment",
     "PutBucketTagging",

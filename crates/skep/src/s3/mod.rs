@@ -71,6 +71,7 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         swift: args.tuning.swift.then(|| Swift {
             url: args.tuning.swift_url.clone(),
         }),
+        endpoints: args.tuning.endpoints.clone(),
     };
     let registry = metrics::Registry::default();
     let gateway = Gateway::open(&client, &settings, &registry)
