@@ -14,6 +14,7 @@
 use crate::buckets::Buckets;
 use crate::names::{NAME_MAX, check_name};
 use crate::rados::{Change, Look, PAGE, Pool};
+use crate::topics::Topics;
 use crate::{Clock, Error, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -226,7 +227,7 @@ impl<P: Pool> Accounts<P> {
             .unsetting(&of_user)
     }
 
-    /// With all keys; refused while there are buckets of this user's.
+    /// With all keys and topics; refused while there are buckets of this user's.
     pub async fn remove(&self, id: &str, buckets: &Buckets<P>) -> Result<()> {
         for _ in 0..TRIES_MAX {
             let user = self.user(id).await?;
@@ -234,6 +235,11 @@ impl<P: Pool> Accounts<P> {
             if !owned.is_empty() {
                 let names: Vec<String> = owned.into_iter().take(10).map(|b| b.0).collect();
                 return Err(Error::UserHasBuckets(names.join(", ")));
+            }
+            // Who is made again under the name shall not find them.
+            let topics = Topics::new(self.pool.clone(), self.clock.clone());
+            for topic in topics.of(id).await? {
+                topics.delete(id, &topic.name).await?;
             }
             let mut change = Change::default()
                 .expecting(&row("u", id), Some(&user.to_bytes()))
