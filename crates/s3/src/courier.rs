@@ -13,7 +13,7 @@ use crate::index::Index;
 use crate::notify::{Event, Marks, queued_as};
 use crate::rados::{Change, Look, Pool};
 use crate::topics::{Done, Taken, Topic, Topics};
-use crate::{Clock, Error, Result};
+use crate::{Clock, Result};
 use bytes::Bytes;
 use denc::{Decode, Encode};
 use io::task;
@@ -95,10 +95,11 @@ impl<P: Pool> Gatherer<P> {
             };
             let mut events = Vec::with_capacity(seen.rows.len());
             for (row, value) in &seen.rows {
-                match Event::from_bytes(value) {
-                    Ok(event) if before.is_some_and(|before| event.at > before) => {}
-                    Ok(event) => events.push((row, value, event)),
-                    Err(e) => tracing::warn!("s3: {} in {shard}: {e}", row.escape_ascii()),
+                match (Event::from_bytes(value), queued_as(row)) {
+                    (Ok(event), _) if before.is_some_and(|before| event.at > before) => {}
+                    (Ok(event), Some(name)) => events.push((row, value, (name, event))),
+                    // It stays, for whoever can read it.
+                    (read, _) => tracing::warn!("s3: {} in {shard}: {:?}", row.escape_ascii(), read.err()),
                 }
             }
             self.bring(&events).await?;
@@ -126,10 +127,9 @@ impl<P: Pool> Gatherer<P> {
     }
 
     /// Puts events into the queues of their topics. What goes to a topic that is not there any more goes nowhere.
-    async fn bring(&self, events: &[(&Bytes, &Bytes, Event)]) -> Result<()> {
+    async fn bring(&self, events: &[(&Bytes, &Bytes, (String, Event))]) -> Result<()> {
         let mut of: BTreeMap<&str, BTreeMap<&str, Vec<(Bytes, Event)>>> = BTreeMap::new();
-        for (row, _, event) in events {
-            let name = queued_as(row).ok_or_else(|| Error::Damaged("an event without a name".into()))?;
+        for (_, _, (name, event)) in events {
             for (n, target) in event.targets.iter().enumerate() {
                 let queued = Bytes::from(format!("e{name}{n:02}"));
                 let topics = of.entry(event.owner.as_str()).or_default();

@@ -112,6 +112,14 @@ fn lease_row() -> Bytes {
     Bytes::from_static(b"l")
 }
 
+fn read(row: &Bytes, raw: &Bytes) -> Option<Topic> {
+    let topic = Topic::from_bytes(raw);
+    let said = |e: &denc::Error| {
+        tracing::error!("s3: topic {}: a record that cannot be read: {e}", row.escape_ascii());
+    };
+    topic.inspect_err(said).ok()
+}
+
 /// One that cannot be read is taken for empty: events are worth more than their count.
 fn queue_of(raw: Option<&Bytes>) -> Queue {
     raw.and_then(|raw| Queue::from_bytes(raw).ok()).unwrap_or_default()
@@ -182,7 +190,7 @@ impl<P: Pool> Topics<P> {
         Ok(self.named(owner, [name]).await?.pop())
     }
 
-    /// Those of these names that there are.
+    /// Those of these names that there are, but for those that cannot be read.
     pub async fn named<'a>(&self, owner: &str, names: impl IntoIterator<Item = &'a str>) -> Result<Vec<Topic>> {
         let look = Look {
             keys: names.into_iter().map(|name| topic_row(owner, name)).collect(),
@@ -192,8 +200,7 @@ impl<P: Pool> Topics<P> {
             Err(e) if e.is_not_found() => return Ok(Vec::new()),
             other => other?,
         };
-        let topics = seen.values.values().map(|raw| Ok(Topic::from_bytes(raw)?));
-        topics.collect()
+        Ok(seen.values.iter().filter_map(|(row, raw)| read(row, raw)).collect())
     }
 
     async fn below(&self, prefix: &Bytes) -> Result<Vec<(Bytes, Bytes)>> {
@@ -213,13 +220,7 @@ impl<P: Pool> Topics<P> {
     /// All, but for those that cannot be read.
     pub async fn all(&self) -> Result<Vec<Topic>> {
         let rows = self.below(&Bytes::from_static(b"t")).await?;
-        let topic = |(row, raw): (Bytes, Bytes)| {
-            let topic = Topic::from_bytes(&raw);
-            topic
-                .inspect_err(|e| tracing::error!("s3: topic {}: a record that cannot be read: {e}", row.escape_ascii()))
-                .ok()
-        };
-        Ok(rows.into_iter().filter_map(topic).collect())
+        Ok(rows.iter().filter_map(|(row, raw)| read(row, raw)).collect())
     }
 
     /// With what has not been told yet.
