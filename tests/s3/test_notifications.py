@@ -1,6 +1,7 @@
-"""Notifications of buckets: what an endpoint is told, also where it fails, is slow, or the gateway is killed."""
+"""Notifications of buckets: what an endpoint is told, also where it fails, is slow, or the gateway is killed. And access logs."""
 import http.server
 import json
+import re
 import threading
 import urllib.parse
 
@@ -65,7 +66,8 @@ def endpoint():
 @pytest.fixture(scope='module')
 def telling(cluster, workdir):
     """A gateway that may send events to this machine."""
-    made = Gateway(cluster, workdir / 's3-notify.log', '--s3-gc-wait', '2', '--s3-notify-host', '127.0.0.1').start()
+    made = Gateway(cluster, workdir / 's3-notify.log', '--s3-gc-wait', '2', '--s3-notify-host', '127.0.0.1',
+                   '--s3-access-log-every', '1').start()
     yield made
     assert made.stop() == 0, made.log.read_text()[-4000:]
     assert 'panicked' not in made.log.read_text(), made.log.read_text()[-4000:]
@@ -214,3 +216,51 @@ def test_what_a_killed_gateway_acknowledged_is_told(telling, owner, endpoint, cl
         wait_until(lambda: there == set(endpoint.keys('/killed')), 30, 0.1, 'what is there to be told, and nothing else')
     finally:
         first.kill()
+
+
+LINE = re.compile(r'^(\S+) (\S+) \[([^]]+)\] (\S+) (\S+) (\S+) (\S+) (\S+) "([^"]*)" (\d+) (\S+) (\S+) - (\d+) (\d+) "([^"]*)" "([^"]*)" (\S+)'
+                  r' - (\S+) - (\S+) (\S+) - - -$')
+
+
+def test_access_logs_are_put_into_a_bucket_and_do_not_go_in_a_circle(telling, owner, cluster):
+    s3, (bucket, target) = telling.client(owner), (unique('logged'), unique('target'))
+    for name in (bucket, target):
+        s3.create_bucket(Bucket=name)
+    other = telling.client(User(cluster, unique('other')))
+    foreign = unique('foreign')
+    other.create_bucket(Bucket=foreign)
+
+    def put(of, to, **more):
+        s3.put_bucket_logging(Bucket=of, BucketLoggingStatus={
+            'LoggingEnabled': {'TargetBucket': to, 'TargetPrefix': 'log/', **more}})
+    for bad in (foreign, unique('never')):
+        refused('InvalidTargetBucketForLogging', put, bucket, bad)
+    refused('NotImplemented', put, bucket, target, TargetObjectKeyFormat={
+        'PartitionedPrefix': {'PartitionDateSource': 'EventTime'}})
+    put(bucket, target)
+    assert s3.get_bucket_logging(Bucket=bucket)['LoggingEnabled'] == {'TargetBucket': target, 'TargetPrefix': 'log/'}
+    s3.put_object(Bucket=bucket, Key='a b', Body=b'12345')
+    s3.get_object(Bucket=bucket, Key='a b')['Body'].read()
+    refused('NoSuchKey', s3.get_object, Bucket=bucket, Key='never')
+    refused('AccessDenied', other.get_object, Bucket=bucket, Key='a b')
+
+    def lines():
+        listed = s3.list_objects_v2(Bucket=target).get('Contents', [])
+        assert all(re.fullmatch(r'log/\d{4}(-\d\d){5}-[0-9A-F]{16}', o['Key']) for o in listed), listed
+        texts = [s3.get_object(Bucket=target, Key=o['Key'])['Body'].read().decode() for o in listed]
+        return [LINE.match(line).groups() for text in texts for line in text.splitlines()]
+
+    def found():
+        return {(of[6], of[7], of[9], of[10], of[11], of[4]) for of in lines() if of[1] == bucket}
+    want = {('REST.PUT.OBJECT', 'a%20b', '200', '-', '-', owner.name), ('REST.GET.OBJECT', 'a%20b', '200', '-', '5', owner.name)}
+    wait_until(lambda: want <= found(), 30, 0.2, 'the log to have what was asked')
+    refusals = {(of[9], of[10]) for of in lines() if of[7] in ('never', 'a%20b')}
+    assert {('404', 'NoSuchKey'), ('403', 'AccessDenied')} <= refusals
+    # A bucket that logs into itself has lines of what clients ask, and none of its log.
+    put(target, target)
+    lines()
+    wait_until(lambda: any(of[1] == target for of in lines()), 30, 0.5, 'the log of the target')
+    assert not [of for of in lines() if of[1] == target and of[6] == 'REST.PUT.OBJECT']
+    for name in (bucket, target):
+        s3.put_bucket_logging(Bucket=name, BucketLoggingStatus={})
+    assert 'LoggingEnabled' not in s3.get_bucket_logging(Bucket=bucket)

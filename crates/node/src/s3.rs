@@ -100,6 +100,7 @@ impl S3Role {
                 url: self.options.swift_url.clone(),
             }),
             endpoints: self.options.endpoints.clone(),
+            log_every: self.options.log_every,
         };
         let client = Client::connect(self.conf().await?)
             .await

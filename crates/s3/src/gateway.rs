@@ -27,6 +27,7 @@ use metrics::Registry;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// Users, buckets and indexes: replicated, since it has omap.
@@ -198,6 +199,7 @@ pub struct Gateway {
     /// Of buckets, and of websites.
     hosts: [Hosts; 2],
     usage_keep: Option<u64>,
+    log_every: Duration,
     courier: Courier<IoCtx>,
     collector: Collector<IoCtx>,
 }
@@ -240,6 +242,7 @@ impl Gateway {
                 (day, keys, settings.swift.clone()),
                 (topics, endpoints.clone()),
             ),
+            log_every: settings.log_every,
             courier: Courier::new(gatherer.clone(), endpoints.sender()),
             hosts: [&settings.domains, &settings.sites].map(|names| Hosts::new(names)),
             usage_keep: settings.usage_keep,
@@ -264,7 +267,7 @@ impl Gateway {
     pub async fn serve(self, door: Door, stop: watch::Receiver<bool>) {
         crate::front::serve(
             door,
-            (self.front, self.hosts, self.usage_keep),
+            (self.front, self.hosts, (self.usage_keep, self.log_every)),
             (self.collector, self.courier),
             stop,
         )

@@ -10,6 +10,7 @@
 //! Bounds: [`MARKS_MAX`] shards are remembered as having events; what finds no room is found by collectors.
 
 use crate::Clock;
+use crate::calendar::civil;
 use crate::record::Entry;
 use crate::version::Version;
 use bytes::Bytes;
@@ -223,19 +224,11 @@ denc::envelope_denc!(Event, 1, 1, { name, at, sequence, bucket, owner, key, size
 
 /// A time as AWS writes it.
 fn iso(ms: u64) -> String {
-    let (days, within) = (ms / 86_400_000, ms % 86_400_000);
-    // Counted from the first of March of year 0: leap days are last.
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + later;
-    let (seconds, ms) = (within / 1000, within % 1000);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+    let c = civil(ms);
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+        c.year, c.month, c.day, c.hour, c.minute, c.second, c.ms
+    )
 }
 
 /// A key as in a form.
@@ -468,9 +461,6 @@ mod tests {
         let said: Value = serde_json::from_str(&event.body("i", "")).unwrap();
         assert_eq!(said["Records"][0]["s3"]["object"]["eTag"], Value::Null);
         assert_eq!(said["Records"][0]["opaqueData"], Value::Null);
-        for (ms, text) in [(0, "1970-01-01T00:00:00.000Z"), (951_868_799_999, "2000-02-29T23:59:59.999Z"), (951_868_800_000, "2000-03-01T00:00:00.000Z"), (4_107_542_400_000, "2100-03-01T00:00:00.000Z")] {
-            assert_eq!(iso(ms), text);
-        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use crate::container::{Container, Grants};
 use crate::history::Versioning;
 use crate::lifecycle::{DAY, Rule};
+use crate::logs::Logging;
 use crate::notify::Notification;
 use crate::policy::Policy;
 use crate::version::Retention;
@@ -62,6 +63,8 @@ pub struct Settings {
     pub container: Option<Container>,
     /// What is told of changes, and to whom.
     pub notifications: Vec<Notification>,
+    /// Where lines of what is asked of it go.
+    pub logging: Option<Logging>,
 }
 
 /// What is put without a retention of its own has this one.
@@ -124,6 +127,7 @@ const WITH_VERSIONING: u8 = 4;
 const WITH_ENCRYPTION: u8 = 5;
 const WITH_WEBSITE: u8 = 6;
 const WITH_CONTAINER: u8 = 7;
+/// And of logging.
 const WITH_NOTIFICATIONS: u8 = 8;
 
 impl Encode for Settings {
@@ -132,7 +136,7 @@ impl Encode for Settings {
         let rights = !self.policy.is_empty() || self.block.is_some();
         let versions = self.versioning != Versioning::Off || self.lock.is_some();
         let version = match (self.lifecycle.is_empty(), rights) {
-            _ if !self.notifications.is_empty() => WITH_NOTIFICATIONS,
+            _ if !self.notifications.is_empty() || self.logging.is_some() => WITH_NOTIFICATIONS,
             _ if self.container.is_some() => WITH_CONTAINER,
             _ if self.website.is_some() => WITH_WEBSITE,
             _ if self.encrypt => WITH_ENCRYPTION,
@@ -165,6 +169,7 @@ impl Encode for Settings {
             }
             if version >= WITH_NOTIFICATIONS {
                 w.put(&self.notifications);
+                w.put(&self.logging);
             }
         });
     }
@@ -199,6 +204,7 @@ impl Decode for Settings {
             }
             if version >= WITH_NOTIFICATIONS {
                 settings.notifications = r.get()?;
+                settings.logging = r.get()?;
             }
             Ok(settings)
         })
@@ -329,12 +335,17 @@ mod tests {
             }],
             ..Settings::default()
         };
-        assert_eq!(
-            (first(&website), first(&container), first(&notifications)),
-            (6, 7, 8)
-        );
+        let logging = Settings {
+            logging: Some(Logging {
+                target: "t".into(),
+                prefix: "p".into(),
+            }),
+            ..Settings::default()
+        };
+        assert_eq!((first(&website), first(&container)), (6, 7));
+        assert_eq!((first(&notifications), first(&logging)), (8, 8));
         for settings in [
-            notifications, container, cors, policy, block, lifecycle, both, versions, lock, encrypt, website,
+            logging, notifications, container, cors, policy, block, lifecycle, both, versions, lock, encrypt, website,
         ] {
             let bytes = settings.to_bytes();
             assert_eq!(bytes[0], bytes[1]);

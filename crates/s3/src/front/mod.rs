@@ -22,6 +22,7 @@ mod kinds;
 mod lifecycle_ops;
 mod listing;
 mod lock_ops;
+mod logging_ops;
 mod multipart_ops;
 mod notification_ops;
 mod object_ops;
@@ -51,6 +52,7 @@ use crate::accounts::Accounts;
 use crate::buckets::{Bucket, Buckets};
 use crate::counts::Counter;
 use crate::endpoints::Endpoints;
+use crate::logs::Logs;
 use crate::master::Masters;
 use crate::meters::Meters;
 use crate::objects::Objects;
@@ -88,6 +90,7 @@ pub struct Front<P> {
     topics: Topics<P>,
     /// Where events may be sent to.
     endpoints: Endpoints,
+    logs: Logs,
 }
 
 /// What is done with keys.
@@ -123,6 +126,7 @@ impl<P: Clone> Clone for Front<P> {
             swift: self.swift.clone(),
             topics: self.topics.clone(),
             endpoints: self.endpoints.clone(),
+            logs: self.logs.clone(),
         }
     }
 }
@@ -170,6 +174,7 @@ impl<P: Pool> Front<P> {
             swift,
             topics,
             endpoints,
+            logs: Logs::default(),
         }
     }
 

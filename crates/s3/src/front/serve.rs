@@ -38,6 +38,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const COUNT_EVERY: Duration = Duration::from_secs(60);
 /// How often is looked for days of the usage log that are old enough to go.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60 * 60);
+/// How often is looked for access logs that are to become objects.
+const ROLL_TICK: Duration = Duration::from_secs(1);
 /// How often is looked for shards that have grown.
 const TEND_EVERY: Duration = Duration::from_millis(250);
 
@@ -64,6 +66,8 @@ pub struct Settings {
     pub swift: Option<Swift>,
     /// Hosts that events may be sent to; empty: all but what is a machine's own.
     pub endpoints: Vec<String>,
+    /// How often access logs become objects.
+    pub log_every: Duration,
 }
 
 impl Default for Settings {
@@ -79,6 +83,7 @@ impl Default for Settings {
             masters: Masters::default(),
             swift: None,
             endpoints: Vec::new(),
+            log_every: Duration::from_secs(300),
         }
     }
 }
@@ -89,7 +94,7 @@ pub type Door = (Acceptor, Option<Certificate>);
 /// Serves until `stop` turns true.
 pub async fn serve<P: Pool>(
     (acceptor, certificate): Door,
-    (front, [hosts, sites], usage_keep): (Front<P>, [Hosts; 2], Option<u64>),
+    (front, [hosts, sites], (usage_keep, log_every)): (Front<P>, [Hosts; 2], (Option<u64>, Duration)),
     (collector, courier): (Collector<P>, Courier<P>),
     mut stop: watch::Receiver<bool>,
 ) {
@@ -104,6 +109,8 @@ pub async fn serve<P: Pool>(
             task::spawn_local(expire(usage, keep)),
         )
     });
+    let logged = front.clone();
+    let rolling = task::spawn_local(roll(front.clone(), log_every, stop.clone()));
     let gatherer = collector.events.clone();
     let gathering = task::spawn_local(async move { gatherer.run().await });
     let telling = task::spawn_local(async move { courier.run().await });
@@ -137,6 +144,13 @@ pub async fn serve<P: Pool>(
         tracing::info!("s3: requests under way are cut off");
     }
     gathering.abort();
+    let mut rolling = rolling;
+    if task::timeout(STOP_WITHIN, &mut rolling).await.is_err() {
+        rolling.abort();
+    }
+    if task::timeout(STOP_WITHIN, logged.roll(Duration::ZERO)).await.is_err() {
+        tracing::warn!("s3: access logs that were not put in time are lost");
+    }
     if let Ok(Err(e)) = task::timeout(STOP_WITHIN, last.flush()).await {
         tracing::warn!("s3: counts of buckets: {e}");
     }
@@ -262,6 +276,12 @@ async fn write_down<P: Pool>(usage: Usage<P>, mut stop: watch::Receiver<bool>) {
         if let Err(e) = usage.flush().await {
             tracing::warn!("s3: the usage log: {e}");
         }
+    }
+}
+
+async fn roll<P: Pool>(front: Front<P>, every: Duration, mut stop: watch::Receiver<bool>) {
+    while task::timeout(ROLL_TICK, stop.wait_for(|s| *s)).await.is_err() {
+        front.roll(every).await;
     }
 }
 

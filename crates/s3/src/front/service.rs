@@ -330,6 +330,21 @@ impl<P: Pool> S3 for Front<P> {
         answered!(self.notifications(req).await)
     }
 
+    async fn put_bucket_logging(
+        &self,
+        req: S3Request<PutBucketLoggingInput>,
+    ) -> S3Result<S3Response<PutBucketLoggingOutput>> {
+        self.set_logging(req).await?;
+        Ok(S3Response::new(PutBucketLoggingOutput::default()))
+    }
+
+    async fn get_bucket_logging(
+        &self,
+        req: S3Request<GetBucketLoggingInput>,
+    ) -> S3Result<S3Response<GetBucketLoggingOutput>> {
+        answered!(self.logging(req).await)
+    }
+
     async fn put_object(&self, req: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
         answered!(Front::put_object(self, req).await)
     }

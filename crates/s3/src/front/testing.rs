@@ -2,7 +2,7 @@
 
 use super::form::Form;
 use super::post_policy::PostPolicy;
-use super::{encryption_ops, notification_ops, raw, topic_ops};
+use super::{encryption_ops, logging_ops, notification_ops, raw, topic_ops};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -84,9 +84,9 @@ pub fn encryption(input: &[u8]) -> bool {
     raw::check(input, &encryption_ops::LEAVES).is_ok()
 }
 
-/// The XML of a bucket's notifications.
+/// The XML of a bucket's notifications, or of where its log goes.
 pub fn notifications(input: &[u8]) -> bool {
-    notification_ops::check(input).is_ok()
+    notification_ops::check(input).is_ok() || logging_ops::check(input).is_ok()
 }
 
 /// A form for SNS.

@@ -16,7 +16,7 @@ actions! {
     false {
         DeleteBucket, DeleteBucketPolicy, DeleteBucketWebsite, GetBucketWebsite, PutBucketWebsite, GetBucketObjectLockConfiguration, PutBucketObjectLockConfiguration, GetBucketAcl, GetBucketCORS, GetBucketLocation, GetBucketPolicy,
         GetBucketPolicyStatus, GetBucketPublicAccessBlock, GetBucketVersioning, GetEncryptionConfiguration, GetLifecycleConfiguration, ListBucket,
-        GetBucketNotification, PutBucketNotification,
+        GetBucketLogging, GetBucketNotification, PutBucketLogging, PutBucketNotification,
         ListBucketMultipartUploads, ListBucketVersions, PutBucketAcl, PutBucketCORS, PutBucketPolicy,
         PutBucketPublicAccessBlock, PutBucketVersioning, PutEncryptionConfiguration, PutLifecycleConfiguration,
     }
@@ -33,7 +33,6 @@ const OTHERS: &[&str] = &[
     "CreateBucket",
     "GetAccelerateConfiguration",
     "GetAnalyticsConfiguration",
-    "GetBucketLogging",
     "GetBucketOwnershipControls",
     "GetBucketRequestPayment",
     "GetBucketTagging",
@@ -49,7 +48,6 @@ const OTHERS: &[&str] = &[
     "ObjectOwnerOverrideToBucketOwner",
     "PutAccelerateConfiguration",
     "PutAnalyticsConfiguration",
-    "PutBucketLogging",
     "PutBucketOwnershipControls",
     "PutBucketRequestPayment",
     "PutBucketTagging",
