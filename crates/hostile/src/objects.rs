@@ -31,6 +31,22 @@ fn form(fields: &[(&str, &str)], file: &str) -> String {
     )
 }
 
+/// Of notifications, and of topics.
+fn told() -> Vec<Vec<u8>> {
+    let notifications = [
+        "<NotificationConfiguration/>",
+        "<NotificationConfiguration xmlns=\"x\"><TopicConfiguration><Id>i</Id><Topic>arn:aws:sns:us-east-1:u:t</Topic><Event>s3:ObjectCreated:*</Event><Filter><S3Key><FilterRule><Name>prefix</Name><Value>a/</Value></FilterRule></S3Key></Filter></TopicConfiguration></NotificationConfiguration>",
+    ];
+    let topics = [
+        "Action=ListTopics&Version=2010-03-31",
+        "Action=CreateTopic&Name=t&Attributes.entry.1.key=push-endpoint&Attributes.entry.1.value=http%3A%2F%2Fh.test%2F",
+        "Action=SetTopicAttributes&TopicArn=arn%3Aaws%3Asns%3Aus-east-1%3Au%3At&AttributeName=OpaqueData&AttributeValue=x",
+    ];
+    let framed = |which: u8, text: &str| [&[which][..], text.as_bytes()].concat();
+    let notifications = notifications.iter().map(|t| framed(4, t));
+    notifications.chain(topics.iter().map(|t| framed(8, t))).collect()
+}
+
 /// Written by hand: recorded ones would hold keys.
 pub fn seeds() -> Vec<Vec<u8>> {
     let forms = [
@@ -79,15 +95,6 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ".r:*,.rlistings,bob,carol:app",
         r#"[{"path":"/c/o","etag":"e","size_bytes":5}]"#,
     ];
-    let notifications = [
-        "<NotificationConfiguration/>",
-        "<NotificationConfiguration xmlns=\"x\"><TopicConfiguration><Id>i</Id><Topic>arn:aws:sns:us-east-1:u:t</Topic><Event>s3:ObjectCreated:*</Event><Filter><S3Key><FilterRule><Name>prefix</Name><Value>a/</Value></FilterRule></S3Key></Filter></TopicConfiguration></NotificationConfiguration>",
-    ];
-    let topics = [
-        "Action=ListTopics&Version=2010-03-31",
-        "Action=CreateTopic&Name=t&Attributes.entry.1.key=push-endpoint&Attributes.entry.1.value=http%3A%2F%2Fh.test%2F",
-        "Action=SetTopicAttributes&TopicArn=arn%3Aaws%3Asns%3Aus-east-1%3Au%3At&AttributeName=OpaqueData&AttributeValue=x",
-    ];
     let framed = |which: u8, text: String| [&[which][..], text.as_bytes()].concat();
     let forms = forms.into_iter().map(|f| framed(0, f));
     let policies = policies.iter().map(|p| framed(1, policy(p)));
@@ -95,7 +102,6 @@ pub fn seeds() -> Vec<Vec<u8>> {
         .chain(policies)
         .chain(texts.into_iter().map(|t| framed(2, t)))
         .chain(swifts.iter().map(|t| framed(3, (*t).to_string())))
-        .chain(notifications.iter().map(|t| framed(4, (*t).to_string())))
-        .chain(topics.iter().map(|t| framed(8, (*t).to_string())))
+        .chain(told())
         .collect()
 }

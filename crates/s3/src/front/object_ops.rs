@@ -618,9 +618,8 @@ impl<P: Pool> Front<P> {
             .with(Key::StorageClass, class_named(&req.headers));
         let (known, begun) = (self.permitted(&req, &ask).await?, self.clock.now_ms());
         refuse_unbuilt(&req.headers)?;
-        let placed = self.class(&req.headers).await?;
+        let (placed, by) = (self.class(&req.headers).await?, (How::Copy, self.asker(&req)));
         check_key(&req.input.key)?;
-        let by = (How::Copy, self.asker(&req));
         let replaces = |d: &TaggingDirective| d.as_str() == TaggingDirective::REPLACE;
         let tags = !input.tagging_directive.as_ref().is_some_and(replaces);
         let seal = self.new_seal(&req, &known, &req.input.key)?;

@@ -19,7 +19,7 @@ use hyper::header::HeaderValue;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use io::socket::{Acceptor, Stream};
-use io::task;
+use io::task::{self, TaskHandle};
 use net::http::{Timer, Wire};
 use net::tls::Certificate;
 use std::pin::pin;
@@ -109,8 +109,7 @@ pub async fn serve<P: Pool>(
             task::spawn_local(expire(usage, keep)),
         )
     });
-    let logged = front.clone();
-    let rolling = task::spawn_local(roll(front.clone(), log_every, stop.clone()));
+    let logs = (task::spawn_local(roll(front.clone(), log_every, stop.clone())), front.clone());
     let gatherer = collector.events.clone();
     let gathering = task::spawn_local(async move { gatherer.run().await });
     let telling = task::spawn_local(async move { courier.run().await });
@@ -144,24 +143,30 @@ pub async fn serve<P: Pool>(
         tracing::info!("s3: requests under way are cut off");
     }
     gathering.abort();
-    let mut rolling = rolling;
+    last_writes(last, logs, writing.zip(usage)).await;
+}
+
+/// What was gathered of requests that have ended.
+async fn last_writes<P: Pool>(
+    counter: Counter<P>,
+    (mut rolling, front): (TaskHandle<()>, Front<P>),
+    usage: Option<(TaskHandle<()>, Usage<P>)>,
+) {
+    // The objects that it puts are counted.
     if task::timeout(STOP_WITHIN, &mut rolling).await.is_err() {
         rolling.abort();
     }
-    if task::timeout(STOP_WITHIN, logged.roll(Duration::ZERO)).await.is_err() {
+    if task::timeout(STOP_WITHIN, front.roll(Duration::ZERO)).await.is_err() {
         tracing::warn!("s3: access logs that were not put in time are lost");
     }
-    if let Ok(Err(e)) = task::timeout(STOP_WITHIN, last.flush()).await {
+    if let Ok(Err(e)) = task::timeout(STOP_WITHIN, counter.flush()).await {
         tracing::warn!("s3: counts of buckets: {e}");
     }
-    if let Some(mut writing) = writing
-        && task::timeout(STOP_WITHIN, &mut writing).await.is_err()
-    {
+    let Some((mut writing, usage)) = usage else { return };
+    if task::timeout(STOP_WITHIN, &mut writing).await.is_err() {
         writing.abort();
     }
-    if let Some(usage) = usage
-        && let Ok(Err(e)) = task::timeout(STOP_WITHIN, usage.flush()).await
-    {
+    if let Ok(Err(e)) = task::timeout(STOP_WITHIN, usage.flush()).await {
         tracing::warn!("s3: the usage log: {e}");
     }
 }
