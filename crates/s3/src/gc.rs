@@ -9,7 +9,7 @@
 //! Bounds: [`AT_ONCE`] rows at a time, a page of them in memory.
 
 use crate::buckets::{BURYING, Bucket, Buckets, MAKING};
-use crate::courier::Gatherer;
+use crate::courier::{Gatherer, KEPT_FOR};
 use crate::data::DataStore;
 use crate::expiry::{Done, Expiry};
 use crate::index::{Index, Located};
@@ -120,8 +120,10 @@ impl<P: Pool> Collector<P> {
     ) -> Result<Option<String>> {
         self.intents(&bucket.id, shard, round).await?;
         let seen = self.garbage(&bucket.id, shard, round).await?.seen;
-        if !seen.beside.0.is_empty() {
-            self.events.left(&seen.shard).await?;
+        if !seen.beside.0.is_empty()
+            && let Err(e) = self.events.left(&seen.shard).await
+        {
+            tracing::warn!("s3: events in {}: {e}", seen.shard);
         }
         self.index.sweep(&seen.shard).await?;
         self.buckets.mend_shard(name, &bucket.id, &seen).await?;
@@ -232,7 +234,8 @@ impl<P: Pool> Collector<P> {
             0 => self.wait,
             _ => self.wait.max(MADE_WITHIN),
         };
-        if (since & !(BURYING | MAKING)) + wait > self.clock.now_ms() {
+        let at = since & !(BURYING | MAKING);
+        if at + wait > self.clock.now_ms() {
             return Ok(());
         }
         if since & BURYING == 0 && !self.buckets.bury(id, since).await? {
@@ -248,7 +251,7 @@ impl<P: Pool> Collector<P> {
             let walked = self.garbage(id, shard.as_deref(), round).await?;
             let swept = self.index.sweep(&walked.seen.shard).await?;
             alive += passed + walked.left + u64::from(!swept);
-            if !walked.seen.beside.0.is_empty() {
+            if !walked.seen.beside.0.is_empty() && at.saturating_add(KEPT_FOR) > self.clock.now_ms() {
                 // What was acknowledged is told, though the bucket is gone: the next round sees whether all of it is in queues.
                 self.events.left(&walked.seen.shard).await?;
                 alive += 1;
