@@ -16,13 +16,14 @@ use io::socket::Stream;
 use io::task;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_rustls::TlsConnector;
 
 pub const WITHIN: Duration = Duration::from_secs(20);
 const HEAD_BYTES: usize = 64 << 10;
+const ADDRESSES_MAX: usize = 16;
 
 /// Certificates of authorities, as they were read.
 #[derive(Clone)]
@@ -40,8 +41,10 @@ pub struct Held<'a> {
     pub within: Duration,
     /// None: it is read for this one.
     pub trust: Option<&'a Trust>,
-    /// Which addresses may be connected to, of those that the host's name has at that time.
-    pub may: &'a dyn Fn(IpAddr) -> bool,
+    /// Where to connect to, the first that answers.
+    pub to: &'a [SocketAddr],
+    /// Also to what is this machine itself.
+    pub own: bool,
 }
 
 /// Where to, as it is read from a URL: `http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
@@ -92,6 +95,11 @@ impl Url {
         self.tls
     }
 
+    /// It has a user, and perhaps a password.
+    pub fn has_user(&self) -> bool {
+        self.user.is_some()
+    }
+
     /// For people: without user and password, and without the path, which often is a secret, too.
     fn place(&self) -> String {
         format!("{}:{}", self.host, self.port)
@@ -105,31 +113,47 @@ impl Url {
     }
 }
 
-/// Posts `body`. An answer other than 2xx is an error.
-pub async fn post(url: &Url, content_type: &'static str, body: String) -> Result<(), String> {
-    let held = Held {
-        within: WITHIN,
-        trust: None,
-        may: &|_| true,
-    };
-    post_held(url, content_type, body, &held).await
+/// Addresses of the URL's host. The lookup goes on when nobody waits for it any more.
+pub async fn addresses(url: &Url) -> Result<Vec<SocketAddr>, String> {
+    let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
+    Ok(found.map_err(|e| e.to_string())?.take(ADDRESSES_MAX).collect())
 }
 
-/// The same, held to less.
+/// Posts `body`. An answer other than 2xx is an error.
+pub async fn post(url: &Url, content_type: &'static str, body: String) -> Result<(), String> {
+    let asked = task::timeout(WITHIN, async {
+        let to = addresses(url).await?;
+        let held = Held {
+            within: WITHIN,
+            trust: None,
+            to: &to,
+            own: true,
+        };
+        exchange(url, content_type, body, &held).await
+    });
+    told(url, asked.await.map_err(|_| WITHIN))
+}
+
+/// The same, held to more.
 pub async fn post_held(
     url: &Url,
     content_type: &'static str,
     body: String,
     held: &Held<'_>,
 ) -> Result<(), String> {
-    let asked = task::timeout(held.within, exchange(url, content_type, body, held));
-    let status = asked
-        .await
-        .map_err(|_| format!("no answer of {} within {} s", url.place(), held.within.as_secs()))?
-        .map_err(|e| format!("{}: {e}", url.place()))?;
+    let asked = task::timeout(held.within, exchange(url, content_type, body, held)).await;
+    told(url, asked.map_err(|_| held.within))
+}
+
+/// What of an answer matters; none came within that time.
+fn told(url: &Url, answer: Result<Result<StatusCode, String>, Duration>) -> Result<(), String> {
+    let place = url.place();
+    let status = answer
+        .map_err(|within| format!("no answer of {place} within {} s", within.as_secs()))?
+        .map_err(|e| format!("{place}: {e}"))?;
     match status.is_success() {
         true => Ok(()),
-        false => Err(format!("{} answered {status}", url.place())),
+        false => Err(format!("{place} answered {status}")),
     }
 }
 
@@ -139,7 +163,7 @@ async fn exchange(
     body: String,
     held: &Held<'_>,
 ) -> Result<StatusCode, String> {
-    let wire = Wire::new(connect(url, held).await?);
+    let wire = Wire::new(connect(held).await?);
     let mut request = Request::post(&url.path)
         .header(header::HOST, url.authority())
         .header(header::CONTENT_TYPE, content_type)
@@ -165,16 +189,14 @@ async fn exchange(
     send(TokioIo::new(stream.map_err(|e| e.to_string())?), request).await
 }
 
-async fn connect(url: &Url, held: &Held<'_>) -> Result<Stream, String> {
-    let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
+async fn connect(held: &Held<'_>) -> Result<Stream, String> {
     let mut said = "no address that may be connected to".to_string();
-    for addr in found
-        .map_err(|e| e.to_string())?
-        .filter(|addr| (held.may)(addr.ip()))
-        .take(4)
-        .collect::<Vec<SocketAddr>>()
-    {
-        match Stream::connect(addr).await {
+    for addr in held.to.iter().take(4) {
+        match Stream::connect(*addr).await {
+            // Who comes from the address that it goes to is at home.
+            Ok(stream) if !held.own && stream.local_addr().map_or(true, |own| own.ip() == addr.ip()) => {
+                said = "an address of this machine".into();
+            }
             Ok(stream) => return Ok(stream),
             Err(e) => said = e.to_string(),
         }

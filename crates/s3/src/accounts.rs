@@ -140,6 +140,11 @@ impl<P: Pool> Accounts<P> {
             display: if display.is_empty() { id } else { display }.to_string(),
             created: self.clock.now_ms(),
         };
+        match self.user(id).await {
+            // What a removal that was cut off has left, or who made one meanwhile.
+            Err(Error::NoSuchUser) => self.remove_topics(id).await?,
+            other => return Err(other.map_or_else(|e| e, |_| Error::UserExists)),
+        }
         let key = self.new_key(id);
         let change = self
             .adding(&key)
@@ -227,6 +232,15 @@ impl<P: Pool> Accounts<P> {
             .unsetting(&of_user)
     }
 
+    /// Who is made under a name that was another's shall not find his topics.
+    async fn remove_topics(&self, id: &str) -> Result<()> {
+        let topics = Topics::new(self.pool.clone(), self.clock.clone());
+        for topic in topics.of(id).await? {
+            topics.delete(id, &topic.name).await?;
+        }
+        Ok(())
+    }
+
     /// With all keys and topics; refused while there are buckets of this user's.
     pub async fn remove(&self, id: &str, buckets: &Buckets<P>) -> Result<()> {
         for _ in 0..TRIES_MAX {
@@ -235,11 +249,6 @@ impl<P: Pool> Accounts<P> {
             if !owned.is_empty() {
                 let names: Vec<String> = owned.into_iter().take(10).map(|b| b.0).collect();
                 return Err(Error::UserHasBuckets(names.join(", ")));
-            }
-            // Who is made again under the name shall not find them.
-            let topics = Topics::new(self.pool.clone(), self.clock.clone());
-            for topic in topics.of(id).await? {
-                topics.delete(id, &topic.name).await?;
             }
             let mut change = Change::default()
                 .expecting(&row("u", id), Some(&user.to_bytes()))
@@ -254,7 +263,8 @@ impl<P: Pool> Accounts<P> {
             change.unset.extend(self.swift_rows(id).await?);
             match self.pool.change(USERS, change).await {
                 Err(e) if e.is_conflict() => {}
-                other => return other,
+                Err(e) => return Err(e),
+                Ok(()) => return self.remove_topics(id).await,
             }
         }
         Err(Error::Conflict("others change the same user"))

@@ -243,7 +243,7 @@ impl Gateway {
                 (topics, endpoints.clone()),
             ),
             log_every: settings.log_every,
-            courier: Courier::new(gatherer.clone(), endpoints.sender()),
+            courier: Courier::new(gatherer, endpoints.sender()),
             hosts: [&settings.domains, &settings.sites].map(|names| Hosts::new(names)),
             usage_keep: settings.usage_keep,
             collector: Collector {
@@ -256,7 +256,6 @@ impl Gateway {
                     day,
                 },
                 buckets,
-                events: gatherer,
                 clock,
                 wait: settings.gc_wait.as_millis() as u64,
             },

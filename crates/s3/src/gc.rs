@@ -9,7 +9,7 @@
 //! Bounds: [`AT_ONCE`] rows at a time, a page of them in memory.
 
 use crate::buckets::{BURYING, Bucket, Buckets, MAKING};
-use crate::courier::{Gatherer, KEPT_FOR};
+use crate::courier::KEPT_FOR;
 use crate::data::DataStore;
 use crate::expiry::{Done, Expiry};
 use crate::index::{Index, Located};
@@ -36,8 +36,6 @@ pub struct Collector<P> {
     pub data: DataStore<P>,
     pub buckets: Buckets<P>,
     pub expiry: Expiry<P>,
-    /// Of events that a gateway has left.
-    pub events: Gatherer<P>,
     pub clock: Clock,
     /// How long garbage stays, in milliseconds.
     pub wait: u64,
@@ -120,10 +118,8 @@ impl<P: Pool> Collector<P> {
     ) -> Result<Option<String>> {
         self.intents(&bucket.id, shard, round).await?;
         let seen = self.garbage(&bucket.id, shard, round).await?.seen;
-        if !seen.beside.0.is_empty()
-            && let Err(e) = self.events.left(&seen.shard).await
-        {
-            tracing::warn!("s3: events in {}: {e}", seen.shard);
+        if !seen.beside.0.is_empty() {
+            self.index.told().left.mark(&seen.shard);
         }
         self.index.sweep(&seen.shard).await?;
         self.buckets.mend_shard(name, &bucket.id, &seen).await?;
@@ -253,7 +249,7 @@ impl<P: Pool> Collector<P> {
             alive += passed + walked.left + u64::from(!swept);
             if !walked.seen.beside.0.is_empty() && at.saturating_add(KEPT_FOR) > self.clock.now_ms() {
                 // What was acknowledged is told, though the bucket is gone: the next round sees whether all of it is in queues.
-                self.events.left(&walked.seen.shard).await?;
+                self.index.told().left.mark(&walked.seen.shard);
                 alive += 1;
             }
             alive += self.parts(id, shard.as_deref()).await?;

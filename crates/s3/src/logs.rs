@@ -2,17 +2,21 @@
 //!
 //! Best effort, as AWS has it: a gateway that is killed loses what it has gathered. What is put is asked of nobody, so it makes no line: a bucket that logs into itself does not go in a circle.
 //!
-//! Bounds: [`BATCH_MAX`] bytes for an object; [`HELD_MAX`] of all: lines that find no room are dropped, counted and told.
+//! Bounds: [`BATCH_MAX`] bytes for an object; [`OWNER_MAX`] of a user, [`HELD_MAX`] of all: lines that find no room are dropped, counted and told. [`AT_ONCE`] objects are put at a time.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 pub const BATCH_MAX: usize = if cfg!(test) { 1000 } else { 1 << 20 };
-const HELD_MAX: usize = if cfg!(test) { 3000 } else { 16 << 20 };
-/// What could not be put so often is dropped.
-const TRIES_MAX: u32 = 5;
+const HELD_MAX: usize = if cfg!(test) { 8000 } else { 32 << 20 };
+const OWNER_MAX: usize = if cfg!(test) { 3000 } else { 2 << 20 };
+/// What could not be put so often is dropped; the pause before it is tried again, doubled each time.
+const TRIES_MAX: u32 = 6;
+const PAUSE: Duration = Duration::from_secs(5);
+pub const AT_ONCE: usize = 8;
 
 /// Where a bucket's lines go.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,7 +42,10 @@ pub struct Place {
 pub struct Batch {
     pub text: Bytes,
     pub lines: u64,
+    /// Names its object: when it was made (milliseconds since 1970), and what no other has. So it is not there twice when it is put again.
+    pub name: (u64, u64),
     tries: u32,
+    not_before: Duration,
 }
 
 struct Gathered {
@@ -53,26 +60,53 @@ struct Held {
     /// What could not be put.
     again: Vec<(Place, Batch)>,
     bytes: usize,
+    of_owners: BTreeMap<String, usize>,
     dropped: u64,
 }
 
+impl Held {
+    fn gone(&mut self, place: &Place, batch: &Batch) {
+        self.bytes -= batch.text.len();
+        let left = self.of_owners.get(&place.owner).copied().unwrap_or(0);
+        match left.saturating_sub(batch.text.len()) {
+            0 => drop(self.of_owners.remove(&place.owner)),
+            left => drop(self.of_owners.insert(place.owner.clone(), left)),
+        }
+    }
+}
+
 /// Clones are the same.
-#[derive(Clone, Default)]
-pub struct Logs(Arc<Mutex<Held>>);
+#[derive(Clone)]
+pub struct Logs {
+    held: Arc<Mutex<Held>>,
+    /// For objects that are put.
+    pub room: Arc<Semaphore>,
+}
+
+impl Default for Logs {
+    fn default() -> Self {
+        Self {
+            held: Arc::default(),
+            room: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+}
 
 impl Logs {
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a line, with its end. `now`: by the monotonic clock.
     pub fn add(&self, place: Place, line: &str, now: Duration) {
         let mut held = self.held();
-        if held.bytes + line.len() > HELD_MAX {
+        let of_owner = held.of_owners.get(&place.owner).copied().unwrap_or(0);
+        if held.bytes + line.len() > HELD_MAX || of_owner + line.len() > OWNER_MAX {
             held.dropped += 1;
             return;
         }
         held.bytes += line.len();
+        *held.of_owners.entry(place.owner.clone()).or_default() += line.len();
         let gathered = held.of.entry(place).or_insert_with(|| Gathered {
             text: Vec::new(),
             lines: 0,
@@ -82,39 +116,52 @@ impl Logs {
         gathered.lines += 1;
     }
 
-    /// What is to be put: what is old or large enough. Whoever takes it says what became of it.
-    pub fn take(&self, now: Duration, every: Duration) -> Vec<(Place, Batch)> {
+    /// One that is to be put: it is old or large enough, or there is little room left. Whoever takes it says what became of it. `name`: see [`Batch::name`].
+    pub fn take(&self, now: Duration, every: Duration, name: (u64, u64)) -> Option<(Place, Batch)> {
         let mut held = self.held();
-        let mut due = std::mem::take(&mut held.again);
-        let is_due = |g: &Gathered| g.text.len() >= BATCH_MAX || now >= g.since + every;
-        let places: Vec<Place> = held.of.iter().filter(|(_, g)| is_due(g)).map(|(p, _)| p.clone()).collect();
-        for place in places {
-            let Some(gathered) = held.of.remove(&place) else { continue };
-            let batch = Batch {
-                text: gathered.text.into(),
-                lines: gathered.lines,
-                tries: 0,
-            };
-            due.push((place, batch));
+        if let Some(n) = held.again.iter().position(|(_, batch)| batch.not_before <= now) {
+            return Some(held.again.swap_remove(n));
         }
-        due
+        let little = held.bytes > HELD_MAX / 2;
+        let of_owners = &held.of_owners;
+        let is_full = |place: &Place| of_owners.get(&place.owner).is_some_and(|n| *n > OWNER_MAX / 2);
+        let is_due = |(place, g): &(&Place, &Gathered)| {
+            little || is_full(place) || g.text.len() >= BATCH_MAX || now >= g.since + every
+        };
+        let place = held.of.iter().find(is_due).map(|(place, _)| place.clone())?;
+        let gathered = held.of.remove(&place)?;
+        let batch = Batch {
+            text: gathered.text.into(),
+            lines: gathered.lines,
+            name,
+            tries: 0,
+            not_before: now,
+        };
+        Some((place, batch))
     }
 
     /// It was put.
-    pub fn done(&self, batch: &Batch) {
-        self.held().bytes -= batch.text.len();
+    pub fn done(&self, place: &Place, batch: &Batch) {
+        self.held().gone(place, batch);
     }
 
     /// It was not. False: it was dropped, for it cannot be put, or was tried often enough.
-    pub fn failed(&self, place: Place, mut batch: Batch, again: bool) -> bool {
+    pub fn failed(&self, place: Place, mut batch: Batch, (again, now): (bool, Duration)) -> bool {
         let mut held = self.held();
+        batch.not_before = now + PAUSE * (1 << batch.tries.min(8));
         batch.tries += 1;
         let again = again && batch.tries < TRIES_MAX;
         match again {
             true => held.again.push((place, batch)),
-            false => held.bytes -= batch.text.len(),
+            false => held.gone(&place, &batch),
         }
         again
+    }
+
+    /// Nothing waits to be put now.
+    pub fn is_empty(&self) -> bool {
+        let held = self.held();
+        held.of.is_empty()
     }
 
     /// Lines that found no room since this was asked.
@@ -142,31 +189,42 @@ mod tests {
         logs.add(place("a"), "one\n", at(0));
         logs.add(place("a"), "two\n", at(200));
         logs.add(place("b"), "three\n", at(200));
-        assert!(logs.take(at(299), every).is_empty());
-        let due = logs.take(at(300), every);
-        assert_eq!(due.len(), 1);
-        assert_eq!((&due[0].1.text[..], due[0].1.lines), (&b"one\ntwo\n"[..], 2));
-        logs.done(&due[0].1);
+        assert!(logs.take(at(299), every, (1, 2)).is_none());
+        let (of, batch) = logs.take(at(300), every, (1, 2)).unwrap();
+        assert!(logs.take(at(300), every, (1, 3)).is_none());
+        assert_eq!((&batch.text[..], batch.lines, batch.name), (&b"one\ntwo\n"[..], 2, (1, 2)));
+        logs.done(&of, &batch);
         logs.add(place("b"), &"x".repeat(BATCH_MAX), at(201));
-        assert_eq!(logs.take(at(202), every).len(), 1);
+        assert!(logs.take(at(202), every, (1, 4)).is_some());
+        // One user's do not take all room.
+        let full = Logs::default();
+        for target in ["a", "b", "c", "d"] {
+            full.add(place(target), &"x".repeat(900), at(0));
+        }
+        assert_eq!(full.dropped(), 1);
+        assert!(full.take(at(0), every, (1, 5)).is_some());
     }
 
     #[test]
     fn what_cannot_be_put_is_tried_again_and_then_dropped() {
-        let (logs, now) = (Logs::default(), Duration::ZERO);
-        let line = "x".repeat(HELD_MAX);
-        logs.add(place("a"), &line, now);
+        let (logs, zero) = (Logs::default(), Duration::ZERO);
+        let line = "x".repeat(OWNER_MAX);
+        logs.add(place("a"), &line, zero);
+        let mut now = zero;
         for n in 1..=TRIES_MAX {
-            let (place, batch) = logs.take(now, now).pop().unwrap();
-            // What is on its way takes room, too.
+            let (place, batch) = logs.take(now, zero, (0, u64::from(n))).unwrap();
+            // It keeps its name, and its room.
+            assert_eq!(batch.name, (0, 1));
             logs.add(place.clone(), "y", now);
             assert_eq!(logs.dropped(), 1);
-            assert_eq!(logs.failed(place, batch, true), n < TRIES_MAX);
+            assert_eq!(logs.failed(place, batch, (true, now)), n < TRIES_MAX);
+            assert!(logs.take(now, zero, (0, 9)).is_none());
+            now += Duration::from_secs(1000);
         }
-        assert!(logs.take(now, now).is_empty());
+        assert!(logs.take(now, zero, (0, 9)).is_none());
         logs.add(place("a"), &line, now);
-        let (place, batch) = logs.take(now, now).pop().unwrap();
-        assert!(!logs.failed(place, batch, false));
-        assert_eq!((logs.held().bytes, logs.dropped()), (0, 0));
+        let (place, batch) = logs.take(now, zero, (0, 9)).unwrap();
+        assert!(!logs.failed(place, batch, (false, now)));
+        assert_eq!((logs.held().bytes, logs.held().of_owners.len(), logs.dropped()), (0, 0, 0));
     }
 }

@@ -7,7 +7,8 @@
 //! n G N         Event; G is the gateway that set it, N a number that grows with its clock (16 hex digits each)
 //! ```
 //!
-//! Bounds: [`MARKS_MAX`] shards are remembered as having events; what finds no room is found by collectors.
+//! Bounds: [`MARKS_MAX`] shards are remembered as having events; what finds no room is found by collectors. A shard has [`WAITING_MAX`] events of a gateway that were not
+//! brought to their topics yet: then changes that would tell of themselves wait.
 
 use crate::Clock;
 use crate::calendar::civil;
@@ -15,16 +16,19 @@ use crate::record::Entry;
 use crate::version::Version;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
 /// Of a bucket.
-pub const NOTIFICATIONS_MAX: usize = 100;
+pub const NOTIFICATIONS_MAX: usize = 20;
 /// The class of events' rows in a shard.
 pub const CLASS: u8 = b'n';
 const MARKS_MAX: usize = 4096;
+pub const WAITING_MAX: u64 = if cfg!(test) { 200 } else { 10_000 };
+/// What is so much ahead (milliseconds) is a broken clock's.
+pub const AHEAD_MAX: u64 = 24 * 60 * 60 * 1000;
 /// What clients are told.
 const REGION: &str = "us-east-1";
 
@@ -245,11 +249,20 @@ fn form_encoded(key: &str) -> String {
 }
 
 impl Event {
-    /// For one of those whom it is told.
-    pub fn only(&self, target: &Target) -> Self {
+    /// For some of those whom it is told.
+    pub fn only(&self, targets: Vec<Target>) -> Self {
         Self {
-            targets: vec![target.clone()],
-            ..self.clone()
+            name: self.name.clone(),
+            bucket: self.bucket.clone(),
+            owner: self.owner.clone(),
+            key: self.key.clone(),
+            etag: self.etag.clone(),
+            version: self.version.clone(),
+            user: self.user.clone(),
+            ip: self.ip.clone(),
+            request: self.request.clone(),
+            targets,
+            ..*self
         }
     }
 
@@ -339,6 +352,11 @@ impl Marks {
         std::mem::take(&mut *self.all())
     }
 
+    /// Has who waits look.
+    pub fn ring(&self) {
+        self.came.notify_one();
+    }
+
     /// Completes when something may be marked.
     pub async fn wait(&self) {
         if self.all().is_empty() {
@@ -352,7 +370,12 @@ impl Marks {
 pub struct Told {
     gateway: OnceLock<u64>,
     last: AtomicU64,
+    /// With events of this gateway.
     pub shards: Marks,
+    /// With events that others have left, perhaps.
+    pub left: Marks,
+    /// How many of this gateway's wait in shards, about.
+    waiting: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Told {
@@ -362,17 +385,54 @@ impl Told {
         format!("{}{gateway:016x}", CLASS as char).into()
     }
 
-    /// Another with each call, and more.
-    pub fn next(&self, clock: &Clock) -> u64 {
-        let now = clock.now_ms().saturating_mul(1 << 16);
-        let later = |last: u64| Some(now.max(last.saturating_add(1)));
+    /// Another with each call, and more; and more than of what was changed at `after` (milliseconds since 1970), also where the clock of who did that is ahead.
+    pub fn next(&self, clock: &Clock, after: u64) -> u64 {
+        let now = clock.now_ms();
+        let ahead = after >= now && after <= now.saturating_add(AHEAD_MAX);
+        let least = if ahead { after + 1 } else { now }.saturating_mul(1 << 16);
+        let later = |last: u64| Some(least.max(last.saturating_add(1)));
         let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
-        later(last.unwrap_or_else(|last| last)).unwrap_or(now)
+        later(last.unwrap_or_else(|last| last)).unwrap_or(least)
     }
 
     pub fn row(&self, clock: &Clock, number: u64) -> Bytes {
         [&self.prefix(clock)[..], format!("{number:016x}").as_bytes()].concat().into()
     }
+
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A shard has got an event, or may have.
+    pub fn set(&self, shard: &str) {
+        let mut waiting = self.waiting();
+        if waiting.len() < MARKS_MAX || waiting.contains_key(shard) {
+            *waiting.entry(shard.to_string()).or_default() += 1;
+        }
+        drop(waiting);
+        self.shards.mark(shard);
+    }
+
+    /// Too many wait in this shard.
+    pub fn is_full(&self, shard: &str) -> bool {
+        self.waiting().get(shard).is_some_and(|n| *n >= WAITING_MAX)
+    }
+
+    /// So many do not wait any more; None: none do.
+    pub fn gathered(&self, shard: &str, events: Option<u64>) {
+        let mut waiting = self.waiting();
+        let left = waiting.get(shard).copied().unwrap_or(0);
+        match events.map(|n| left.saturating_sub(n)) {
+            Some(left) if left > 0 => drop(waiting.insert(shard.to_string(), left)),
+            _ => drop(waiting.remove(shard)),
+        }
+    }
+}
+
+/// When an event in a queue was set (milliseconds since 1970), by the name of its row.
+pub fn queued_at(row: &[u8]) -> Option<u64> {
+    let number = std::str::from_utf8(row.get(1..17)?).ok()?;
+    Some(u64::from_str_radix(number, 16).ok()? >> 16)
 }
 
 /// What of an event's row names it in a queue: its number first, so that they come in order.
@@ -475,11 +535,26 @@ mod tests {
     #[test]
     fn numbers_grow_and_marks_are_bounded() {
         let (told, clock) = (Told::default(), crate::fake::Fake::new(1).clock());
-        let numbers: Vec<u64> = (0..100).map(|_| told.next(&clock)).collect();
+        let numbers: Vec<u64> = (0..100).map(|_| told.next(&clock, 0)).collect();
         assert!(numbers.is_sorted_by(|a, b| a < b));
         let rows: BTreeSet<_> = numbers.iter().map(|n| told.row(&clock, *n)).collect();
         assert_eq!(rows.len(), 100);
         assert!(rows.iter().all(|r| r.starts_with(&told.prefix(&clock)) && queued_as(r).is_some()));
+        // A key that a clock ahead has changed; one that is broken counts for nothing.
+        let now = clock.now_ms();
+        let ahead = told.next(&clock, now + 5000);
+        assert!(ahead > (now + 5000) << 16 && told.next(&clock, 0) > ahead);
+        assert!(told.next(&clock, u64::MAX) < (now + 6000) << 16);
+        assert_eq!(queued_at(format!("e{:016x}", 7u64 << 16 | 3).as_bytes()), Some(7));
+        for _ in 0..WAITING_MAX {
+            assert!(!told.is_full("s"));
+            told.set("s");
+        }
+        assert!(told.is_full("s") && !told.is_full("t"));
+        told.gathered("s", Some(1));
+        assert!(!told.is_full("s"));
+        told.gathered("s", None);
+        assert_eq!(told.shards.take().len(), 1);
         for n in 0..2 * MARKS_MAX {
             told.shards.mark(&n.to_string());
         }

@@ -7,7 +7,7 @@
 use crate::data::{Claim, DataStore, Held, Stored};
 use crate::history::{Deleted, Found, History, Stop, Versioning, Which};
 use crate::index::{Index, Position, Verdict, View};
-use crate::notify::{Notice, What};
+use crate::notify::{self, Notice, What};
 use crate::rados::{Change, Look, Pool};
 use crate::record::{Attributes, Checksum, Entry, Older, entry_row, escape, unescape};
 use crate::seal::Sealed;
@@ -166,13 +166,8 @@ impl<P: Pool> Objects<P> {
     pub(crate) fn tell(&self, key: &str, after: u64, what: What<'_>, change: &mut Change) {
         let Some(notice) = &self.notice else { return };
         let told = self.index.told();
-        let (number, now) = (told.next(&self.clock), self.clock.now_ms());
-        let sequence = match after > now {
-            // The clock of who changed it before is ahead.
-            true => after.saturating_add(1).saturating_mul(1 << 16) | number & 0xFFFF,
-            false => number,
-        };
-        if let Some(event) = notice.event(key, what, now, sequence) {
+        let number = told.next(&self.clock, after);
+        if let Some(event) = notice.event(key, what, self.clock.now_ms(), number) {
             change.set.insert(told.row(&self.clock, number), event.to_bytes());
         }
     }
@@ -226,6 +221,10 @@ impl<P: Pool> Objects<P> {
                 };
                 let mut change =
                     history.change(|data, size, later| self.data.garbage_later(data, size, later));
+                let tells = more.set.keys().any(|r| r.first() == Some(&notify::CLASS));
+                if tells && self.index.told().is_full(view.shard) {
+                    return Err(Error::Busy("events of changes before wait to be told"));
+                }
                 change.counted += more.counted;
                 change.set.extend(more.set);
                 change.unset.extend(more.unset);

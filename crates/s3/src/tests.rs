@@ -151,7 +151,6 @@ impl Gate {
                 clock: self.objects.clock.clone(),
                 day: self.day,
             },
-            events: self.gatherer(),
             wait,
         }
     }

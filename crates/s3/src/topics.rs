@@ -11,18 +11,21 @@
 //! All changes of a queue expect `q` as it was seen, so the number of its rows is exact. Rows are named as they were in their shard: what is brought twice is there once,
 //! unless it was told in between.
 //!
-//! Bounds: [`TOPICS_MAX`] topics of a user; [`ROWS_MAX`] events of a topic: what finds no room is dropped, and counted.
+//! Bounds: [`TOPICS_MAX`] topics of a user; [`ROWS_MAX`] events of a topic, and [`BYTES_MAX`]: what finds no room is dropped, and counted.
 
 use crate::accounts::{all_rows, ensure};
 use crate::rados::{Change, Look, Pool, Span};
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use denc::{Decode, Encode};
+use io::task;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 pub const TOPICS: &str = "topics";
-pub const TOPICS_MAX: usize = 100;
-pub const ROWS_MAX: u64 = if cfg!(test) { 200 } else { 100_000 };
+pub const TOPICS_MAX: usize = 20;
+pub const ROWS_MAX: u64 = if cfg!(test) { 200 } else { 50_000 };
+pub const BYTES_MAX: u64 = 16 << 20;
 /// Who tells what is in a queue has it for so long (milliseconds).
 pub const LEASE: u64 = 15_000;
 /// A topic that has not been made within so long (milliseconds) is not made any more.
@@ -49,13 +52,15 @@ denc::envelope_denc!(Topic, 1, 1, { id, owner, name, endpoint, opaque, created }
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Queue {
     pub rows: u64,
+    /// Of events.
+    pub bytes: u64,
     /// Events that were dropped since there was no room.
     pub full: u64,
     /// And since they could not be told for too long.
     pub old: u64,
 }
 
-denc::envelope_denc!(Queue, 1, 1, { rows, full, old });
+denc::envelope_denc!(Queue, 1, 1, { rows, bytes, full, old });
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Lease {
@@ -66,11 +71,20 @@ struct Lease {
 
 denc::envelope_denc!(Lease, 1, 1, { by, until });
 
+/// Rows, in order.
+#[derive(Debug)]
+pub struct Page {
+    pub rows: Vec<(Bytes, Bytes)>,
+    /// There are more behind.
+    pub more: bool,
+    /// How many the queue has in all.
+    pub queued: u64,
+}
+
 /// What is to be told.
 #[derive(Debug)]
 pub enum Taken {
-    /// In order; and whether there are more behind.
-    Rows(Vec<(Bytes, Bytes)>, bool),
+    Page(Page),
     /// Another tells it.
     Others,
 }
@@ -190,7 +204,7 @@ impl<P: Pool> Topics<P> {
         Ok(self.named(owner, [name]).await?.pop())
     }
 
-    /// Those of these names that there are, but for those that cannot be read.
+    /// Those of these names that there are.
     pub async fn named<'a>(&self, owner: &str, names: impl IntoIterator<Item = &'a str>) -> Result<Vec<Topic>> {
         let look = Look {
             keys: names.into_iter().map(|name| topic_row(owner, name)).collect(),
@@ -200,7 +214,8 @@ impl<P: Pool> Topics<P> {
             Err(e) if e.is_not_found() => return Ok(Vec::new()),
             other => other?,
         };
-        Ok(seen.values.iter().filter_map(|(row, raw)| read(row, raw)).collect())
+        let topics = seen.values.values().map(|raw| Ok(Topic::from_bytes(raw)?));
+        topics.collect()
     }
 
     async fn below(&self, prefix: &Bytes) -> Result<Vec<(Bytes, Bytes)>> {
@@ -254,24 +269,36 @@ impl<P: Pool> Topics<P> {
 
     /// Removes queues that were left.
     pub async fn sweep(&self) -> Result<()> {
+        let mut last = Ok(());
         for (row, raw) in self.below(&Bytes::from_static(b"x")).await? {
-            let (id, since) = (String::from_utf8_lossy(&row[1..]).into_owned(), u64::from_bytes(&raw)?);
-            if (since & !BURYING).saturating_add(MADE_WITHIN) > self.clock.now_ms() {
-                continue;
+            if let Err(e) = self.sweep_one(&row, &raw).await {
+                last = Err(e);
             }
-            if since & BURYING == 0 {
-                // From now on it cannot be made any more.
-                let change = Change::default()
-                    .expecting(&row, Some(&raw))
-                    .setting(&row, (since | BURYING).to_bytes());
-                match self.pool.change(TOPICS, change).await {
-                    Err(e) if e.is_conflict() => continue,
-                    other => other?,
-                }
-            }
-            self.bury(&id).await?;
         }
-        Ok(())
+        last
+    }
+
+    async fn sweep_one(&self, row: &Bytes, raw: &Bytes) -> Result<()> {
+        let (id, since) = (String::from_utf8_lossy(&row[1..]).into_owned(), u64::from_bytes(raw)?);
+        if (since & !BURYING).saturating_add(MADE_WITHIN) > self.clock.now_ms() {
+            return Ok(());
+        }
+        if since & BURYING == 0 {
+            // From now on it cannot be made any more.
+            let change = Change::default()
+                .expecting(row, Some(raw))
+                .setting(row, (since | BURYING).to_bytes());
+            match self.pool.change(TOPICS, change).await {
+                Err(e) if e.is_conflict() => return Ok(()),
+                other => other?,
+            }
+        }
+        self.bury(&id).await
+    }
+
+    /// Others were faster: not all of them at once again.
+    async fn outrun(&self) {
+        task::sleep(Duration::from_millis(1 + self.clock.random_u64() % 8)).await;
     }
 
     pub async fn queue(&self, id: &str) -> Result<Queue> {
@@ -294,21 +321,20 @@ impl<P: Pool> Topics<P> {
             if new.is_empty() {
                 return Ok(());
             }
-            let room = usize::try_from(ROWS_MAX.saturating_sub(was.rows)).unwrap_or(usize::MAX);
-            let taken = new.len().min(room);
-            let queue = Queue {
-                rows: was.rows + taken as u64,
-                full: was.full + (new.len() - taken) as u64,
-                ..was
-            };
-            let mut change = Change::default()
-                .expecting(&queue_row(), old)
-                .setting(&queue_row(), queue.to_bytes());
-            for (row, event) in new.into_iter().take(taken) {
+            let mut queue = was;
+            let mut change = Change::default().expecting(&queue_row(), old);
+            for (row, event) in new {
+                let bytes = event.len() as u64;
+                if queue.rows >= ROWS_MAX || queue.bytes + bytes > BYTES_MAX {
+                    queue.full += 1;
+                    continue;
+                }
+                (queue.rows, queue.bytes) = (queue.rows + 1, queue.bytes + bytes);
                 change = change.expecting(row, None).setting(row, event.clone());
             }
+            let change = change.setting(&queue_row(), queue.to_bytes());
             match self.pool.change(&queue_name(id), change).await {
-                Err(e) if e.is_conflict() => {}
+                Err(e) if e.is_conflict() => self.outrun().await,
                 other => {
                     other?;
                     // Not with each of very many.
@@ -328,7 +354,7 @@ impl<P: Pool> Topics<P> {
     /// What comes after `after`, for who has the queue from now on, or still.
     pub async fn take(&self, id: &str, after: &Bytes, max: u64, by: u64) -> Result<Taken> {
         let prefix = Bytes::from_static(b"e");
-        let mut look = Look::keys([&lease_row()]);
+        let mut look = Look::keys([&lease_row(), &queue_row()]);
         look.page = Some(Span::new(after.max(&prefix), &prefix, max));
         let seen = self.pool.look(&queue_name(id), look).await?;
         let (old, now) = (seen.values.get(&lease_row()), self.clock.now_ms());
@@ -338,8 +364,13 @@ impl<P: Pool> Topics<P> {
         if held && lease.by != by {
             return Ok(Taken::Others);
         }
-        if seen.rows.is_empty() {
-            return Ok(Taken::Rows(Vec::new(), false));
+        let page = Page {
+            queued: queue_of(seen.values.get(&queue_row())).rows,
+            more: seen.more,
+            rows: seen.rows,
+        };
+        if page.rows.is_empty() {
+            return Ok(Taken::Page(page));
         }
         let lease = Lease {
             by,
@@ -350,7 +381,7 @@ impl<P: Pool> Topics<P> {
             .setting(&lease_row(), lease.to_bytes());
         match self.pool.change(&queue_name(id), change).await {
             Err(e) if e.is_conflict() => Ok(Taken::Others),
-            other => other.map(|()| Taken::Rows(seen.rows, seen.more)),
+            other => other.map(|()| Taken::Page(page)),
         }
     }
 
@@ -374,6 +405,7 @@ impl<P: Pool> Topics<P> {
                 let Some(value) = seen.get(row) else { continue };
                 change = change.expecting(row, Some(value)).unsetting(row);
                 queue.rows = queue.rows.saturating_sub(1);
+                queue.bytes = queue.bytes.saturating_sub(value.len() as u64);
                 queue.old += u64::from(done.old.contains(row));
             }
             if !mine && change.unset.is_empty() {
@@ -381,7 +413,7 @@ impl<P: Pool> Topics<P> {
             }
             change = change.setting(&queue_row(), queue.to_bytes());
             match self.pool.change(&queue_name(id), change).await {
-                Err(e) if e.is_conflict() => {}
+                Err(e) if e.is_conflict() => self.outrun().await,
                 other => return other.map(|()| mine),
             }
         }

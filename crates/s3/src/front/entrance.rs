@@ -165,7 +165,8 @@ impl<P: Pool> Entrance<P> {
         // What is around the chunks of a body is not what was brought.
         let most = length(None, request.headers()).unwrap_or(u64::MAX);
         noted.lock().bucket = self.bucket(&request);
-        let seen = Seen::of(&request, peer, clock);
+        let by_host = self.bucket_of_host(&request).is_some();
+        let seen = Seen::of(&request, (peer, by_host), clock);
         let answer = self.answer_to(request, peer, (&noted, &came)).await?;
         let notes = noted.take();
         let how = Answered {

@@ -1,6 +1,6 @@
 //! Access logs of buckets: where they go, what a line says, and how lines become objects.
 
-use super::Front;
+use super::{Front, who};
 use super::caller::{Identity, Notes, Peer};
 use super::counted::Told;
 use super::errors::{coded, invalid, not_built};
@@ -8,13 +8,14 @@ use super::permit::Ask;
 use super::raw::{self, Leaf, Raw};
 use super::texts::url_decoded;
 use crate::calendar::civil;
-use crate::logs::{Batch, Logging, Logs, Place};
+use crate::logs::{AT_ONCE, Batch, Logging, Logs, Place};
 use crate::meters::Answered;
 use crate::policy::Action;
 use crate::rados::Pool;
 use crate::{Clock, Error};
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, REFERER, USER_AGENT};
 use hyper::{Method, Uri};
+use io::task;
 use s3s::dto::*;
 use s3s::{HttpResponse, S3ErrorCode, S3Request, S3Result};
 use std::time::Duration;
@@ -129,10 +130,12 @@ pub(super) struct Seen {
     peer: Peer,
     at: u64,
     began: Duration,
+    /// The bucket is in the host.
+    by_host: bool,
 }
 
 impl Seen {
-    pub fn of<B>(request: &hyper::Request<B>, peer: Peer, clock: &Clock) -> Self {
+    pub fn of<B>(request: &hyper::Request<B>, (peer, by_host): (Peer, bool), clock: &Clock) -> Self {
         let mut headers = HeaderMap::new();
         for name in [AUTHORIZATION, HOST, REFERER, USER_AGENT] {
             headers.extend(request.headers().get(&name).map(|v| (name, v.clone())));
@@ -145,6 +148,7 @@ impl Seen {
             peer,
             at: clock.now_ms(),
             began: clock.monotonic(),
+            by_host,
         }
     }
 
@@ -196,22 +200,29 @@ impl Seen {
             self.method, self.version, how.status
         );
         let (version, place) = self.signed();
-        let quoted = |name| quiet(&self.header(name), true);
+        // A page that was opened by a presigned URL names that.
+        let referer = self.header(&REFERER);
+        let referer = match referer.split_once('?') {
+            Some((page, _)) => format!("{page}?*"),
+            None => referer,
+        };
         let id = quiet(&self.queried("versionId").unwrap_or_default(), false);
         let host = quiet(&self.header(&HOST), false);
         let last = format!(
             "{} \"{}\" \"{}\" {id} - {version} - {place} {host} - - -\n",
             how.took.as_millis(),
-            quoted(&REFERER),
-            quoted(&USER_AGENT)
+            quiet(&referer, true),
+            quiet(&self.header(&USER_AGENT), true)
         );
         [first, last]
     }
 
     /// As it was sent. The bucket is the first of the path, or in the host.
     fn key(&self, bucket: Option<&str>) -> String {
-        let path = self.uri.path().trim_start_matches('/');
+        let path = self.uri.path();
+        let path = path.strip_prefix('/').unwrap_or(path);
         match path.split_once('/') {
+            _ if self.by_host => path.to_string(),
             Some((first, rest)) if Some(first) == bucket => rest.to_string(),
             None if Some(path) == bucket => String::new(),
             _ => path.to_string(),
@@ -293,6 +304,10 @@ impl<P: Pool> Front<P> {
         let bucket = req.input.bucket.clone();
         let ask = Ask::bucket(Action::PutBucketLogging, &bucket);
         let owner = self.permitted(&req, &ask).await?.bucket.owner;
+        // Lines are put as by the owner: who else could choose where to might have them put what is not his to put, or read who reads.
+        if who(&req) != Some(&owner) {
+            return Err(Error::AccessDenied.into());
+        }
         let text = req.extensions.get::<Raw>().map(Raw::take).unwrap_or_default();
         check(&text).map_err(|why| coded(S3ErrorCode::MalformedXML, why))?;
         let to = given.map(logging).transpose()?;
@@ -322,27 +337,51 @@ impl<P: Pool> Front<P> {
         })
     }
 
-    /// Puts what was gathered and is old enough.
-    pub(super) async fn roll(&self, every: Duration) {
+    /// Has what was gathered and is old enough put, as much as there is room for.
+    pub(super) fn roll(&self, every: Duration) {
         let dropped = self.logs.dropped();
         if dropped > 0 {
             tracing::warn!("s3: access logs: {dropped} lines found no room and were dropped");
         }
-        for (place, batch) in self.logs.take(self.clock.monotonic(), every) {
-            let Err(e) = self.put_log(&place, &batch).await else {
-                self.logs.done(&batch);
-                continue;
+        while let Ok(room) = self.logs.room.clone().try_acquire_owned() {
+            let name = (self.clock.now_ms(), self.clock.random_u64());
+            let Some((place, batch)) = self.logs.take(self.clock.monotonic(), every, name) else {
+                return;
             };
-            let again = matches!(
-                e.code(),
-                S3ErrorCode::SlowDown | S3ErrorCode::InternalError | S3ErrorCode::OperationAborted
-            );
-            let (lines, target) = (batch.lines, place.target.clone());
-            let why = e.message().unwrap_or_default().to_string();
-            match self.logs.failed(place, batch, again) {
-                true => tracing::warn!("s3: access log to {target}: {why}: it is tried again"),
-                false => tracing::warn!("s3: access log to {target}: {lines} lines were dropped: {why}"),
+            let front = self.clone();
+            drop(task::spawn_local(async move {
+                front.roll_one(place, batch).await;
+                drop(room);
+            }));
+        }
+    }
+
+    /// All of it: when the gateway stops.
+    pub(super) async fn roll_out(&self) {
+        loop {
+            self.roll(Duration::ZERO);
+            let ended = self.logs.room.acquire_many(AT_ONCE as u32).await;
+            drop(ended);
+            if self.logs.is_empty() {
+                return;
             }
+            task::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn roll_one(&self, place: Place, batch: Batch) {
+        let Err(e) = self.put_log(&place, &batch).await else {
+            return self.logs.done(&place, &batch);
+        };
+        let again = matches!(
+            e.code(),
+            S3ErrorCode::SlowDown | S3ErrorCode::InternalError | S3ErrorCode::OperationAborted
+        );
+        let (lines, target) = (batch.lines, place.target.clone());
+        let why = e.message().unwrap_or_default().to_string();
+        match self.logs.failed(place, batch, (again, self.clock.monotonic())) {
+            true => tracing::warn!("s3: access log to {target}: {why}: it is tried again"),
+            false => tracing::warn!("s3: access log to {target}: {lines} lines were dropped: {why}"),
         }
     }
 
@@ -352,7 +391,7 @@ impl<P: Pool> Front<P> {
         if target.bucket.owner != place.owner {
             return Err(Error::AccessDenied.into());
         }
-        let c = civil(self.clock.now_ms());
+        let c = civil(batch.name.0);
         let key = format!(
             "{}{:04}-{:02}-{:02}-{:02}-{:02}-{:02}-{:016X}",
             place.prefix,
@@ -362,7 +401,7 @@ impl<P: Pool> Front<P> {
             c.hour,
             c.minute,
             c.second,
-            self.clock.random_u64()
+            batch.name.1
         );
         let input = PutObjectInput {
             bucket: place.target.clone(),
@@ -403,7 +442,7 @@ mod tests {
             ip: [192, 0, 2, 1].into(),
             tls: false,
         };
-        let mut seen = Seen::of(&request, peer, &crate::fake::Fake::new(1).clock());
+        let mut seen = Seen::of(&request, (peer, false), &crate::fake::Fake::new(1).clock());
         seen.at = 1_709_164_800_007;
         seen
     }
@@ -425,14 +464,14 @@ mod tests {
         };
         let seen = seen(
             "/b/a%20b\"?versionId=v&X-Amz-Signature=abc",
-            &[(USER_AGENT, "me \"and\" you"), (HOST, "h:1")],
+            &[(USER_AGENT, "me \"and\" you"), (HOST, "h:1"), (REFERER, "http://p/a b?Signature=x")],
         );
         let [first, last] = seen.begin(&notes, &how, "NoSuchKey", 10);
         assert_eq!(
             first,
             "o b [29/Feb/2024:00:00:00 +0000] 192.0.2.1 u 000000000000000A REST.GET.OBJECT a%20b%22 \"GET /b/a%20b%22?versionId=v&X-Amz-Signature=* HTTP/1.1\" 404 NoSuchKey"
         );
-        assert_eq!(last, "7 \"-\" \"me %22and%22 you\" v - SigV4 - QueryString h:1 - - -\n");
+        assert_eq!(last, "7 \"http://p/a b?*\" \"me %22and%22 you\" v - SigV4 - QueryString h:1 - - -\n");
     }
 
     #[test]

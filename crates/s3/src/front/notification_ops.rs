@@ -136,6 +136,25 @@ fn notification(given: TopicConfiguration, owner: &str, new_id: String) -> S3Res
     })
 }
 
+/// Ids of two that would tell a topic of the same change.
+fn overlapping(all: &[Notification]) -> Option<(&str, &str)> {
+    let begins = |a: &str, b: &str| a.starts_with(b) || b.starts_with(a);
+    let ends = |a: &str, b: &str| a.ends_with(b) || b.ends_with(a);
+    let same = |a: &String, b: &String| {
+        let (one, other) = (a.trim_end_matches('*'), b.trim_end_matches('*'));
+        a == b || (a != one && other.starts_with(one)) || (b != other && one.starts_with(other))
+    };
+    let both = |a: &Notification, b: &Notification| {
+        a.topic == b.topic
+            && begins(&a.prefix, &b.prefix)
+            && ends(&a.suffix, &b.suffix)
+            && a.events.iter().any(|x| b.events.iter().any(|y| same(x, y)))
+    };
+    let pairs = all.iter().enumerate().flat_map(|(n, a)| all[n + 1..].iter().map(move |b| (a, b)));
+    let mut pairs = pairs.filter(|(a, b)| both(a, b));
+    pairs.next().map(|(a, b)| (a.id.as_str(), b.id.as_str()))
+}
+
 fn no_topic(arn: &str) -> S3Error {
     invalid(format!(
         "Unable to validate the following destination configurations: {arn} is no topic of the bucket's owner"
@@ -215,6 +234,11 @@ impl<P: Pool> Front<P> {
             notification(topic, &owner, new_id)
         });
         let of = of.collect::<S3Result<Vec<Notification>>>()?;
+        if let Some((a, b)) = overlapping(&of) {
+            return Err(invalid(format!(
+                "Configurations overlap: {a:?} and {b:?} tell the same topic of the same"
+            )));
+        }
         let ids: BTreeSet<&str> = of.iter().map(|n| n.id.as_str()).collect();
         if ids.len() != of.len() {
             return Err(invalid("two notifications have the same Id"));
@@ -298,6 +322,29 @@ mod tests {
             (given(&arn, &put, &[("regex", "a")]), "InvalidArgument"),
         ] {
             assert_eq!(code(bad).unwrap_err(), want);
+        }
+    }
+
+    #[test]
+    fn one_topic_is_not_told_twice_of_a_change() {
+        let of = |topic: &str, event: &str, prefix: &str, suffix: &str| Notification {
+            id: prefix.into(),
+            topic: topic.into(),
+            events: vec![event.into()],
+            prefix: prefix.into(),
+            suffix: suffix.into(),
+        };
+        let first = of("t", "s3:ObjectCreated:*", "a/", ".x");
+        for (other, overlaps) in [
+            (of("t", "s3:ObjectCreated:Put", "a/b", "1.x"), true),
+            (of("t", "s3:ObjectCreated:*", "", ""), true),
+            (of("u", "s3:ObjectCreated:*", "a/", ".x"), false),
+            (of("t", "s3:ObjectRemoved:*", "a/", ".x"), false),
+            (of("t", "s3:ObjectCreated:*", "b/", ".x"), false),
+            (of("t", "s3:ObjectCreated:*", "a/", ".y"), false),
+        ] {
+            let both = [first.clone(), other];
+            assert_eq!(overlapping(&both).is_some(), overlaps, "{both:?}");
         }
     }
 

@@ -110,7 +110,7 @@ pub async fn serve<P: Pool>(
         )
     });
     let logs = (task::spawn_local(roll(front.clone(), log_every, stop.clone())), front.clone());
-    let gatherer = collector.events.clone();
+    let (gatherer, rest) = (courier.gatherer().clone(), courier.gatherer().clone());
     let gathering = task::spawn_local(async move { gatherer.run().await });
     let telling = task::spawn_local(async move { courier.run().await });
     let collector = Arc::new(collector);
@@ -143,6 +143,9 @@ pub async fn serve<P: Pool>(
         tracing::info!("s3: requests under way are cut off");
     }
     gathering.abort();
+    if task::timeout(STOP_WITHIN, rest.rest()).await.is_err() {
+        tracing::info!("s3: events are left for another gateway");
+    }
     last_writes(last, logs, writing.zip(usage)).await;
 }
 
@@ -156,7 +159,7 @@ async fn last_writes<P: Pool>(
     if task::timeout(STOP_WITHIN, &mut rolling).await.is_err() {
         rolling.abort();
     }
-    if task::timeout(STOP_WITHIN, front.roll(Duration::ZERO)).await.is_err() {
+    if task::timeout(STOP_WITHIN, front.roll_out()).await.is_err() {
         tracing::warn!("s3: access logs that were not put in time are lost");
     }
     if let Ok(Err(e)) = task::timeout(STOP_WITHIN, counter.flush()).await {
@@ -286,7 +289,7 @@ async fn write_down<P: Pool>(usage: Usage<P>, mut stop: watch::Receiver<bool>) {
 
 async fn roll<P: Pool>(front: Front<P>, every: Duration, mut stop: watch::Receiver<bool>) {
     while task::timeout(ROLL_TICK, stop.wait_for(|s| *s)).await.is_err() {
-        front.roll(every).await;
+        front.roll(every);
     }
 }
 

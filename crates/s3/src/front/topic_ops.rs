@@ -334,12 +334,25 @@ fn result(operation: &str, inner: &str, request: &str) -> String {
     format!("<{operation}Response xmlns=\"{XMLNS}\">{result}<ResponseMetadata><RequestId>{request}</RequestId></ResponseMetadata></{operation}Response>")
 }
 
+/// A URL without its user and password, and whether it has some.
+fn hidden(url: &str) -> (String, bool) {
+    let of_user = net::post::Url::parse(url).is_ok_and(|url| url.has_user());
+    let parts = url.split_once("://").filter(|_| of_user);
+    let parts = parts.and_then(|(scheme, rest)| {
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let at = rest[..end].rfind('@')?;
+        Some(format!("{scheme}://***{}", &rest[at..]))
+    });
+    (parts.unwrap_or_else(|| url.to_string()), of_user)
+}
+
 fn shown(topic: &Topic, queue: Queue) -> String {
     let arn = topic_arn(&topic.owner, &topic.name);
+    let (address, secret) = hidden(&topic.endpoint);
     let endpoint = serde_json::json!({
-        "EndpointAddress": topic.endpoint,
+        "EndpointAddress": address,
         "EndpointTopic": topic.name,
-        "HasStoredSecret": false,
+        "HasStoredSecret": secret,
         "Persistent": true,
     });
     let (endpoint, waiting) = (endpoint.to_string(), queue.rows.to_string());
@@ -350,7 +363,7 @@ fn shown(topic: &Topic, queue: Queue) -> String {
         ("User", &topic.owner),
         ("Name", &topic.name),
         ("EndPoint", &endpoint),
-        ("push-endpoint", &topic.endpoint),
+        ("push-endpoint", &address),
         ("persistent", "true"),
         ("OpaqueData", &topic.opaque),
         ("EventsWaiting", &waiting),
@@ -578,6 +591,8 @@ mod tests {
             opaque: "<\u{1}".into(),
             created: 0,
         };
+        assert_eq!(hidden("http://h/a@b"), ("http://h/a@b".into(), false));
+        assert_eq!(hidden("https://u:p@w@h:1/a@b"), ("https://***@h:1/a@b".into(), true));
         let text = result("GetTopicAttributes", &shown(&topic, Queue::default()), "r");
         assert!(text.contains("<value>http://h/?a&amp;b</value>") && text.contains("<value>&lt;</value>"));
         let leaves = [("key", super::super::raw::Leaf::Text), ("value", super::super::raw::Leaf::Text), ("RequestId", super::super::raw::Leaf::Text)];

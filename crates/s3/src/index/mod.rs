@@ -302,7 +302,7 @@ impl<P: Pool> Index<P> {
             let changed = self.pool().change(&seen.shard, change).await;
             if tells {
                 // Also what was not heard of may have come to pass.
-                self.told().shards.mark(&seen.shard);
+                self.told().set(&seen.shard);
             }
             match changed {
                 Ok(()) => {

@@ -1,7 +1,7 @@
 //! What owners are told of changes: each that came to pass, once or more, and nothing else.
 
 use super::*;
-use crate::courier::{Courier, KEPT_FOR, Outcome};
+use crate::courier::{Courier, Cursor, KEPT_FOR, Left, Outcome};
 use crate::endpoints::{Sender, Sending};
 use crate::notify::{Asker, How, Notice, Notification};
 use crate::objects::Etags;
@@ -14,7 +14,7 @@ type Told = Arc<Mutex<Vec<Value>>>;
 /// What takes all but bodies that have `bad` in them, and remembers what it was asked to take.
 fn inbox(told: &Told, bad: &'static str) -> Sender {
     let told = told.clone();
-    Arc::new(move |_: &str, body: String| {
+    Arc::new(move |_: &str, _: &str, body: String| {
         let told = told.clone();
         let sending: Sending = Box::pin(async move {
             io::task::yield_now().await;
@@ -68,16 +68,20 @@ impl Gate {
     }
 
     async fn gather(&self) {
-        for shard in self.objects.index.told().shards.take() {
+        let told = self.objects.index.told();
+        for shard in told.shards.take() {
             // What fails is found by a collector.
-            let _ = self.gatherer().own(&shard).await;
+            while let Ok(Left::More) = self.gatherer().own(&shard).await {}
+        }
+        for shard in told.left.take() {
+            while let Ok(Left::More) = self.gatherer().left(&shard).await {}
         }
     }
 
     /// All that waits.
     async fn tell(&self, topic: &Topic, sender: Sender) -> Outcome {
-        let (courier, mut after) = (Courier::new(self.gatherer(), sender), Bytes::new());
-        courier.tell(topic, &mut after).await.unwrap()
+        let courier = Courier::new(self.gatherer(), sender);
+        courier.tell(topic, &mut Cursor::default()).await.unwrap()
     }
 }
 
@@ -134,10 +138,9 @@ fn what_came_to_pass_is_told_whoever_is_killed() {
                 () = pool.death() => {}
                 () = async {
                     write(gates[0].clone(), bucket.clone(), 100, &mut a).await;
-                    let mut after = Bytes::new();
                     let courier = Courier::new(gates[0].gatherer(), inbox(&told, ""));
                     gates[0].gather().await;
-                    let _ = courier.tell(&topic, &mut after).await;
+                    let _ = courier.tell(&topic, &mut Cursor::default()).await;
                 } => {}
             }
             pool.lock().killed.clear();
@@ -145,7 +148,7 @@ fn what_came_to_pass_is_told_whoever_is_killed() {
             tokio::join!(write(gates[1].clone(), bucket.clone(), 200, &mut b), async {
                 for _ in 0..10 {
                     gates[1].gather().await;
-                    let _ = courier.tell(&topic, &mut Bytes::new()).await;
+                    let _ = courier.tell(&topic, &mut Cursor::default()).await;
                     first.collect(900_000).await;
                 }
             });
@@ -153,6 +156,7 @@ fn what_came_to_pass_is_told_whoever_is_killed() {
             pool.pass(Duration::from_secs(60));
             let last = Gate::new(&pool, 9);
             last.collect(900_000).await;
+            last.gather().await;
             assert_eq!(last.tell(&topic, inbox(&told, "")).await, Outcome::Idle);
             let told = sizes(&told);
             for put in [&a, &b] {
@@ -247,13 +251,13 @@ fn what_is_not_taken_holds_nothing_up_and_goes_in_the_end() {
         }
         gate.gather().await;
         // Nobody is there: it is not asked for long, and the next turn goes on behind.
-        let (down, mut after) = (Courier::new(gate.gatherer(), inbox(&told, "Records")), Bytes::new());
-        assert!(matches!(down.tell(&topic, &mut after).await, Ok(Outcome::Failed(_, false))));
-        assert!(!after.is_empty() && told.lock().unwrap().is_empty());
+        let (down, mut cursor) = (Courier::new(gate.gatherer(), inbox(&told, "Records")), Cursor::default());
+        assert!(matches!(down.tell(&topic, &mut cursor).await, Ok(Outcome::Failed(_, false))));
+        assert!(!cursor.after.is_empty() && told.lock().unwrap().is_empty());
         assert_eq!(gate.topics().queue(&topic.id).await.unwrap().rows, 30);
         let some = Courier::new(gate.gatherer(), inbox(&told, "bad"));
         for _ in 0..3 {
-            assert!(matches!(some.tell(&topic, &mut after).await, Ok(Outcome::Failed(..))));
+            assert!(matches!(some.tell(&topic, &mut cursor).await, Ok(Outcome::Failed(..))));
         }
         assert_eq!(told.lock().unwrap().len(), 27);
         assert_eq!(gate.topics().queue(&topic.id).await.unwrap().rows, 3);
@@ -275,7 +279,7 @@ fn one_gateway_tells_until_its_lease_ends() {
         gate.gather().await;
         let (topics, start) = (gate.topics(), Bytes::new());
         let taken = topics.take(&topic.id, &start, 9, 77).await.unwrap();
-        let Taken::Rows(rows, _) = taken else { panic!("nothing") };
+        let Taken::Page(page) = taken else { panic!("nothing") };
         assert_eq!(gate.tell(&topic, inbox(&told, "")).await, Outcome::Others);
         assert!(told.lock().unwrap().is_empty());
         pool.pass(Duration::from_millis(LEASE + 1));
@@ -283,7 +287,7 @@ fn one_gateway_tells_until_its_lease_ends() {
         assert_eq!(told.lock().unwrap().len(), 1);
         // Who was slow hears that it is not its any more, and the count is right.
         let late = Settled {
-            told: rows.into_iter().map(|(row, _)| row).collect(),
+            told: page.rows.into_iter().map(|(row, _)| row).collect(),
             old: BTreeSet::new(),
         };
         assert!(!topics.settle(&topic.id, &late, (77, true)).await.unwrap());
@@ -330,6 +334,7 @@ fn events_outlive_their_bucket_and_not_their_topic() {
         for _ in 0..4 {
             pool.pass(Duration::from_secs(7200));
             other.collect(0).await;
+            other.gather().await;
         }
         assert_eq!(shards(&pool, &bucket), 0);
         assert_eq!(other.tell(&topic, inbox(&told, "")).await, Outcome::Idle);
@@ -374,4 +379,70 @@ fn topics_that_were_made_or_removed_by_half_leave_nothing() {
             assert!(!world.objects[TOPICS].omap.keys().any(|row| row.starts_with(b"x")));
         });
     }
+}
+
+#[test]
+fn a_queue_that_takes_nothing_keeps_its_own_events_alone() {
+    run(async {
+        let pool = Fake::new(7);
+        let gate = Gate::new(&pool, 1);
+        let (bucket, topic, told) = (gate.make("b").await, gate.topic().await, Told::default());
+        let other = gate.topics().create("u", "other", "http://h/", "").await.unwrap();
+        let rules = ["t", "other"].map(|topic| Notification {
+            topic: topic.into(),
+            ..rule()
+        });
+        let notice = Notice::of(&rules, ("b", "u", "k"), How::Put, &Asker::default());
+        let teller = Gate {
+            objects: gate.objects.telling(notice),
+            ..gate.clone()
+        };
+        teller.put(&bucket, "k", &data_of(1), &Terms::default()).await.unwrap();
+        // Its record cannot be read.
+        let broken = Bytes::from_static(b"?");
+        let row = Bytes::from_static(b"tu\0other");
+        let was = pool.lock().objects.get_mut(TOPICS).unwrap().omap.remove(&row).unwrap();
+        let queue = format!("topic.{}", other.id);
+        let held = pool.lock().objects.remove(&queue).unwrap();
+        gate.gather().await;
+        // A topic that was removed gets nothing, and holds nothing up.
+        assert_eq!(gate.tell(&topic, inbox(&told, "")).await, Outcome::Idle);
+        assert_eq!(told.lock().unwrap().len(), 1);
+        teller.put(&bucket, "k", &data_of(1), &Terms::default()).await.unwrap();
+        pool.lock().objects.get_mut(TOPICS).unwrap().omap.insert(row.clone(), broken);
+        gate.gather().await;
+        assert_eq!(gate.tell(&topic, inbox(&told, "")).await, Outcome::Idle);
+        assert_eq!(told.lock().unwrap().len(), 1);
+        // One that can be read again gets what waited.
+        pool.lock().objects.insert(queue, held);
+        pool.lock().objects.get_mut(TOPICS).unwrap().omap.insert(row, was);
+        pool.pass(Duration::from_secs(60));
+        gate.collect(900_000).await;
+        gate.gather().await;
+        for of in [&topic, &other] {
+            assert_eq!(gate.tell(of, inbox(&told, "")).await, Outcome::Idle);
+        }
+        assert_eq!(told.lock().unwrap().len(), 3);
+    });
+}
+
+#[test]
+fn changes_wait_where_too_much_is_not_told_yet() {
+    run(async {
+        let pool = Fake::new(8);
+        let gate = Gate::new(&pool, 1);
+        let (bucket, any) = (gate.make("b").await, Terms::default());
+        gate.topic().await;
+        let teller = gate.telling("k", How::Put);
+        let mut puts = 0;
+        while teller.put(&bucket, "k", &data_of(1), &any).await.is_ok() {
+            puts += 1;
+        }
+        assert_eq!(puts, crate::notify::WAITING_MAX);
+        assert!(matches!(teller.put(&bucket, "k", &data_of(1), &any).await, Err(Error::Busy(_))));
+        // What nobody wants to know does not wait.
+        gate.put(&bucket, "k", &data_of(1), &any).await.unwrap();
+        gate.gather().await;
+        teller.put(&bucket, "k", &data_of(1), &any).await.unwrap();
+    });
 }
