@@ -22,7 +22,11 @@ pub fn civil(ms: u64) -> Civil {
     let of_year = of_era - (365 * year + year / 4 - year / 100);
     let month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let (month, later) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
     let (seconds, ms) = (within / 1000, within % 1000);
     Civil {
         year: era * 400 + year + later,

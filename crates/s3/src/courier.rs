@@ -215,7 +215,10 @@ impl<P: Pool> Gatherer<P> {
                 }
                 let rows = which.iter().filter_map(|(n, t)| queued(events.get(*n)?, *t));
                 let (gatherer, rows) = (self.clone(), rows.collect::<Vec<_>>());
-                begun.push((which, task::spawn_local(async move { gatherer.add(&topic.id, rows).await })));
+                begun.push((
+                    which,
+                    task::spawn_local(async move { gatherer.add(&topic.id, rows).await }),
+                ));
                 task::yield_now().await;
             }
         }
@@ -335,7 +338,10 @@ fn lock(busy: &Busy) -> MutexGuard<'_, BTreeSet<String>> {
 /// The row of an event in a queue of one of those whom it is told.
 fn queued((_, _, name, event): &Row<'_>, target: usize) -> Option<(Bytes, Bytes)> {
     let of = event.targets.get(target)?.clone();
-    Some((format!("e{name}{target:02}").into(), event.only(vec![of]).to_bytes()))
+    Some((
+        format!("e{name}{target:02}").into(),
+        event.only(vec![of]).to_bytes(),
+    ))
 }
 
 /// How a turn of a topic ended.
@@ -522,7 +528,9 @@ impl<P: Pool> Courier<P> {
     fn ended(&self, topic: &Topic, cursor: Cursor, outcome: Result<Outcome>) {
         let (now, mut turns) = (self.now(), self.turns());
         let idle = LOOK_EVERY.max(LOOK_EACH * u32::try_from(turns.of.len()).unwrap_or(u32::MAX));
-        let Some(turn) = turns.of.get_mut(&topic.id) else { return };
+        let Some(turn) = turns.of.get_mut(&topic.id) else {
+            return;
+        };
         (turn.busy, turn.cursor) = (false, cursor);
         let (why, some) = match outcome {
             Ok(Outcome::Failed(why, some)) => (why, some),
@@ -560,7 +568,11 @@ impl<P: Pool> Courier<P> {
     pub async fn tell(&self, topic: &Topic, cursor: &mut Cursor) -> Result<Outcome> {
         let topics = &self.gatherer.topics;
         // As it is now: its owner may have named another endpoint.
-        let Some(topic) = topics.get(&topic.owner, &topic.name).await?.filter(|t| t.id == topic.id) else {
+        let Some(topic) = topics
+            .get(&topic.owner, &topic.name)
+            .await?
+            .filter(|t| t.id == topic.id)
+        else {
             return Ok(Outcome::Idle);
         };
         let begun = self.now();
@@ -613,7 +625,10 @@ impl<P: Pool> Courier<P> {
     async fn settle(&self, topic: &Topic, tally: &mut Tally) -> Result<bool> {
         tally.settled = self.now();
         let done = std::mem::take(&mut tally.done);
-        self.gatherer.topics.settle(&topic.id, &done, (self.by, true)).await
+        self.gatherer
+            .topics
+            .settle(&topic.id, &done, (self.by, true))
+            .await
     }
 
     /// Lets others have the queue.
@@ -658,7 +673,10 @@ impl<P: Pool> Courier<P> {
             }
         }
         for (row, task) in begun {
-            match task.await.unwrap_or_else(|_| Err("the gateway is stopping".into())) {
+            match task
+                .await
+                .unwrap_or_else(|_| Err("the gateway is stopping".into()))
+            {
                 Ok(()) => {
                     tally.done.told.insert(row.clone());
                     (tally.failed, tally.some) = (0, true);

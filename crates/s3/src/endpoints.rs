@@ -116,8 +116,13 @@ impl Endpoints {
             return Err(format!("a push-endpoint has at most {URL_MAX} bytes"));
         }
         for (scheme, what) in [("amqp", "AMQP"), ("kafka", "Kafka")] {
-            if url.get(..scheme.len()).is_some_and(|s| s.eq_ignore_ascii_case(scheme)) {
-                return Err(format!("endpoints of {what} are not built: http:// and https:// are"));
+            if url
+                .get(..scheme.len())
+                .is_some_and(|s| s.eq_ignore_ascii_case(scheme))
+            {
+                return Err(format!(
+                    "endpoints of {what} are not built: http:// and https:// are"
+                ));
             }
         }
         let parsed = Url::parse(url).map_err(|e| format!("the push-endpoint is {e}"))?;
@@ -215,7 +220,12 @@ mod tests {
     #[test]
     fn what_a_machine_has_for_itself_is_refused() {
         let any = Endpoints::default();
-        for good in ["http://hooks.example/x", "https://u:p@10.0.0.5:8443/", "http://[2001:db8::1]/", "http://192.168.1.1"] {
+        for good in [
+            "http://hooks.example/x",
+            "https://u:p@10.0.0.5:8443/",
+            "http://[2001:db8::1]/",
+            "http://192.168.1.1",
+        ] {
             assert!(any.check(good).is_ok(), "{good}");
         }
         for bad in [
@@ -253,10 +263,20 @@ mod tests {
     #[test]
     fn a_list_allows_what_is_on_it_alone() {
         let listed = Endpoints::new(&["127.0.0.1".into(), "*.Hooks.example".into(), "a.example".into()]);
-        for good in ["http://127.0.0.1:1/", "http://x.hooks.example/", "http://A.example/"] {
+        for good in [
+            "http://127.0.0.1:1/",
+            "http://x.hooks.example/",
+            "http://A.example/",
+        ] {
             assert!(listed.check(good).is_ok(), "{good}");
         }
-        for bad in ["http://127.0.0.2/", "http://hooks.example/", "http://xhooks.example/", "http://b.a.example/", "http://10.0.0.1/"] {
+        for bad in [
+            "http://127.0.0.2/",
+            "http://hooks.example/",
+            "http://xhooks.example/",
+            "http://b.a.example/",
+            "http://10.0.0.1/",
+        ] {
             assert!(listed.check(bad).is_err(), "{bad}");
         }
         assert!(listed.may("a.example", [127, 0, 0, 1].into()));

@@ -49,7 +49,10 @@ const EVENTS: [&str; 10] = [
 /// An event, or all of a kind by a `*`.
 pub fn is_event(name: &str) -> bool {
     match name.strip_suffix('*') {
-        Some(kind) => kind.matches(':').count() == 2 && EVENTS.iter().any(|e| e.starts_with(kind) && kind.ends_with(':')),
+        Some(kind) => {
+            kind.matches(':').count() == 2
+                && EVENTS.iter().any(|e| e.starts_with(kind) && kind.ends_with(':'))
+        }
         None => EVENTS.contains(&name),
     }
 }
@@ -240,7 +243,9 @@ fn form_encoded(key: &str) -> String {
     let mut out = String::with_capacity(key.len());
     for byte in key.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'*' | b'/' => out.push(byte as char),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'*' | b'/' => {
+                out.push(byte as char)
+            }
             b' ' => out.push('+'),
             other => out += &format!("%{other:02X}"),
         }
@@ -391,12 +396,16 @@ impl Told {
         let ahead = after >= now && after <= now.saturating_add(AHEAD_MAX);
         let least = if ahead { after + 1 } else { now }.saturating_mul(1 << 16);
         let later = |last: u64| Some(least.max(last.saturating_add(1)));
-        let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
+        let last = self
+            .last
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
         later(last.unwrap_or_else(|last| last)).unwrap_or(least)
     }
 
     pub fn row(&self, clock: &Clock, number: u64) -> Bytes {
-        [&self.prefix(clock)[..], format!("{number:016x}").as_bytes()].concat().into()
+        [&self.prefix(clock)[..], format!("{number:016x}").as_bytes()]
+            .concat()
+            .into()
     }
 
     fn waiting(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
@@ -459,10 +468,23 @@ mod tests {
 
     #[test]
     fn events_are_those_that_are_told_of() {
-        for good in EVENTS.iter().chain(&["s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:ObjectTagging:*"]) {
+        for good in EVENTS
+            .iter()
+            .chain(&["s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:ObjectTagging:*"])
+        {
             assert!(is_event(good), "{good}");
         }
-        for bad in ["", "*", "s3:*", "s3:Object*", "s3:ObjectCreated:P*", "s3:ObjectCreated", "ObjectCreated:Put", "s3:ObjectAcl:Put", "s3:ObjectRestore:*"] {
+        for bad in [
+            "",
+            "*",
+            "s3:*",
+            "s3:Object*",
+            "s3:ObjectCreated:P*",
+            "s3:ObjectCreated",
+            "ObjectCreated:Put",
+            "s3:ObjectAcl:Put",
+            "s3:ObjectRestore:*",
+        ] {
             assert!(!is_event(bad), "{bad}");
         }
     }
@@ -478,7 +500,10 @@ mod tests {
             notice.event(key, what, 0, 1).map(|e| e.name)
         };
         let removed = What::Removed(None);
-        assert_eq!(told("x", How::Delete, removed).as_deref(), Some("s3:ObjectRemoved:Delete"));
+        assert_eq!(
+            told("x", How::Delete, removed).as_deref(),
+            Some("s3:ObjectRemoved:Delete")
+        );
         assert_eq!(told("x", How::Delete, What::Marked(None)), None);
         assert_eq!(told("x", How::Expire, removed), None);
         assert_eq!(told("x", How::Put, removed), None);
@@ -527,7 +552,14 @@ mod tests {
     fn arns_name_topics() {
         assert_eq!(topic_of(&topic_arn("alice", "t")), Some(("alice", "t")));
         assert_eq!(topic_of("arn:aws:sns:default:bob:x"), Some(("bob", "x")));
-        for bad in ["", "arn:aws:sns:r::t", "arn:aws:sns:r:o:", "arn:aws:sns:r:o", "arn:aws:sqs:r:o:t", "arn:aws:sns:r:o:t:more"] {
+        for bad in [
+            "",
+            "arn:aws:sns:r::t",
+            "arn:aws:sns:r:o:",
+            "arn:aws:sns:r:o",
+            "arn:aws:sqs:r:o:t",
+            "arn:aws:sns:r:o:t:more",
+        ] {
             assert_eq!(topic_of(bad), None, "{bad}");
         }
     }
@@ -539,7 +571,10 @@ mod tests {
         assert!(numbers.is_sorted_by(|a, b| a < b));
         let rows: BTreeSet<_> = numbers.iter().map(|n| told.row(&clock, *n)).collect();
         assert_eq!(rows.len(), 100);
-        assert!(rows.iter().all(|r| r.starts_with(&told.prefix(&clock)) && queued_as(r).is_some()));
+        assert!(
+            rows.iter()
+                .all(|r| r.starts_with(&told.prefix(&clock)) && queued_as(r).is_some())
+        );
         // A key that a clock ahead has changed; one that is broken counts for nothing.
         let now = clock.now_ms();
         let ahead = told.next(&clock, now + 5000);

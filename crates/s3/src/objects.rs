@@ -263,13 +263,18 @@ impl<P: Pool> Objects<P> {
             sealed: new.sealed,
         };
         let claim = new.stored.claim;
-        let put = self.change((bucket, key), Look::default(), claim.clone(), |_, history, change| {
-            terms.condition.check(history.current())?;
-            let after = history.changed();
-            let put = history.put(entry.clone(), terms.versioning)?;
-            self.tell(key, after, What::Put(&put), change);
-            Ok(Some(put))
-        });
+        let put = self.change(
+            (bucket, key),
+            Look::default(),
+            claim.clone(),
+            |_, history, change| {
+                terms.condition.check(history.current())?;
+                let after = history.changed();
+                let put = history.put(entry.clone(), terms.versioning)?;
+                self.tell(key, after, What::Put(&put), change);
+                Ok(Some(put))
+            },
+        );
         match put.await {
             Ok(put) => put.ok_or(Error::Busy("others change the same key")),
             Err(e) => {
@@ -343,7 +348,9 @@ impl<P: Pool> Objects<P> {
                 version,
                 ..
             } => self.tell(key, after, What::Marked(version), change),
-            Deleted { there: true, version, .. } => self.tell(key, after, What::Removed(version), change),
+            Deleted {
+                there: true, version, ..
+            } => self.tell(key, after, What::Removed(version), change),
             // Nothing was there: nothing was changed.
             _ => {}
         }

@@ -345,7 +345,18 @@ mod tests {
         assert_eq!((first(&website), first(&container)), (6, 7));
         assert_eq!((first(&notifications), first(&logging)), (8, 8));
         for settings in [
-            logging, notifications, container, cors, policy, block, lifecycle, both, versions, lock, encrypt, website,
+            logging,
+            notifications,
+            container,
+            cors,
+            policy,
+            block,
+            lifecycle,
+            both,
+            versions,
+            lock,
+            encrypt,
+            website,
         ] {
             let bytes = settings.to_bytes();
             assert_eq!(bytes[0], bytes[1]);

@@ -129,18 +129,23 @@ fn lease_row() -> Bytes {
 fn read(row: &Bytes, raw: &Bytes) -> Option<Topic> {
     let topic = Topic::from_bytes(raw);
     let said = |e: &denc::Error| {
-        tracing::error!("s3: topic {}: a record that cannot be read: {e}", row.escape_ascii());
+        tracing::error!(
+            "s3: topic {}: a record that cannot be read: {e}",
+            row.escape_ascii()
+        );
     };
     topic.inspect_err(said).ok()
 }
 
 /// One that cannot be read is taken for empty: events are worth more than their count.
 fn queue_of(raw: Option<&Bytes>) -> Queue {
-    raw.and_then(|raw| Queue::from_bytes(raw).ok()).unwrap_or_default()
+    raw.and_then(|raw| Queue::from_bytes(raw).ok())
+        .unwrap_or_default()
 }
 
 fn lease_of(raw: Option<&Bytes>) -> Lease {
-    raw.and_then(|raw| Lease::from_bytes(raw).ok()).unwrap_or_default()
+    raw.and_then(|raw| Lease::from_bytes(raw).ok())
+        .unwrap_or_default()
 }
 
 #[derive(Clone)]
@@ -159,7 +164,12 @@ impl<P: Pool> Topics<P> {
         ensure(&self.pool, TOPICS).await?;
         let row = topic_row(owner, name);
         for _ in 0..TRIES_MAX {
-            let seen = self.pool.look(TOPICS, Look::keys([&row])).await?.values.remove(&row);
+            let seen = self
+                .pool
+                .look(TOPICS, Look::keys([&row]))
+                .await?
+                .values
+                .remove(&row);
             let old = seen.as_ref().map(Topic::from_bytes).transpose()?;
             let change = Change::default().expecting(&row, seen.as_ref());
             let (topic, change) = match old {
@@ -205,7 +215,11 @@ impl<P: Pool> Topics<P> {
     }
 
     /// Those of these names that there are.
-    pub async fn named<'a>(&self, owner: &str, names: impl IntoIterator<Item = &'a str>) -> Result<Vec<Topic>> {
+    pub async fn named<'a>(
+        &self,
+        owner: &str,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Vec<Topic>> {
         let look = Look {
             keys: names.into_iter().map(|name| topic_row(owner, name)).collect(),
             ..Look::default()
@@ -279,7 +293,10 @@ impl<P: Pool> Topics<P> {
     }
 
     async fn sweep_one(&self, row: &Bytes, raw: &Bytes) -> Result<()> {
-        let (id, since) = (String::from_utf8_lossy(&row[1..]).into_owned(), u64::from_bytes(raw)?);
+        let (id, since) = (
+            String::from_utf8_lossy(&row[1..]).into_owned(),
+            u64::from_bytes(raw)?,
+        );
         if (since & !BURYING).saturating_add(MADE_WITHIN) > self.clock.now_ms() {
             return Ok(());
         }
@@ -317,7 +334,10 @@ impl<P: Pool> Topics<P> {
             let seen = self.pool.look(&queue_name(id), look).await?.values;
             let old = seen.get(&queue_row());
             let was = queue_of(old);
-            let new: Vec<_> = events.iter().filter(|(row, _)| !seen.contains_key(*row)).collect();
+            let new: Vec<_> = events
+                .iter()
+                .filter(|(row, _)| !seen.contains_key(*row))
+                .collect();
             if new.is_empty() {
                 return Ok(());
             }

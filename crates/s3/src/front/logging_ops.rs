@@ -1,12 +1,12 @@
 //! Access logs of buckets: where they go, what a line says, and how lines become objects.
 
-use super::{Front, who};
 use super::caller::{Identity, Notes, Peer};
 use super::counted::Told;
 use super::errors::{coded, invalid, not_built};
 use super::permit::Ask;
 use super::raw::{self, Leaf, Raw};
 use super::texts::url_decoded;
+use super::{Front, who};
 use crate::calendar::civil;
 use crate::logs::{AT_ONCE, Batch, Logging, Logs, Place};
 use crate::meters::Answered;
@@ -40,7 +40,12 @@ const LEAVES: [(&str, Leaf); 3] = [
     ("PartitionDateSource", Leaf::Text),
 ];
 /// What of a query lets whoever reads it ask the same.
-const SECRETS: [&str; 4] = ["Signature", "X-Amz-Signature", "X-Amz-Security-Token", "temp_url_sig"];
+const SECRETS: [&str; 4] = [
+    "Signature",
+    "X-Amz-Signature",
+    "X-Amz-Security-Token",
+    "temp_url_sig",
+];
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
@@ -115,8 +120,13 @@ fn without_secrets(uri: &Uri) -> String {
     };
     let said = query.split('&').map(|pair| {
         let name = pair.split_once('=').map_or(pair, |(name, _)| name);
-        let secret = url_decoded(name).is_none_or(|name| SECRETS.iter().any(|s| s.eq_ignore_ascii_case(&name)));
-        if secret { format!("{name}=*") } else { pair.to_string() }
+        let secret =
+            url_decoded(name).is_none_or(|name| SECRETS.iter().any(|s| s.eq_ignore_ascii_case(&name)));
+        if secret {
+            format!("{name}=*")
+        } else {
+            pair.to_string()
+        }
     });
     format!("{}?{}", uri.path(), said.collect::<Vec<_>>().join("&"))
 }
@@ -154,7 +164,9 @@ impl Seen {
 
     fn header(&self, name: &HeaderName) -> String {
         let value = self.headers.get(name);
-        value.map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned()).unwrap_or_default()
+        value
+            .map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned())
+            .unwrap_or_default()
     }
 
     fn queried(&self, name: &str) -> Option<String> {
@@ -237,8 +249,12 @@ fn code_of(answer: &HttpResponse) -> String {
         false => return "-".into(),
     };
     let text = String::from_utf8_lossy(&text);
-    let code = text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>"));
-    let code = code.map(|(code, _)| code).filter(|c| !c.is_empty() && c.len() < 64);
+    let code = text
+        .split_once("<Code>")
+        .and_then(|(_, rest)| rest.split_once("</Code>"));
+    let code = code
+        .map(|(code, _)| code)
+        .filter(|c| !c.is_empty() && c.len() < 64);
     quiet(code.unwrap_or_default(), false)
 }
 
@@ -283,7 +299,10 @@ fn logging(given: LoggingEnabled) -> S3Result<Logging> {
     if given.target_grants.is_some_and(|g| !g.is_empty()) {
         return Err(not_built("TargetGrants"));
     }
-    if given.target_object_key_format.is_some_and(|f| f.partitioned_prefix.is_some()) {
+    if given
+        .target_object_key_format
+        .is_some_and(|f| f.partitioned_prefix.is_some())
+    {
         return Err(not_built("a PartitionedPrefix"));
     }
     let good = |c: char| !c.is_control();
@@ -320,7 +339,8 @@ impl<P: Pool> Front<P> {
                 Err(e) => return Err(e.into()),
             }
         }
-        self.change_settings(&req, ask, |s| s.logging.clone_from(&to)).await
+        self.change_settings(&req, ask, |s| s.logging.clone_from(&to))
+            .await
     }
 
     pub async fn logging(&self, req: S3Request<GetBucketLoggingInput>) -> S3Result<GetBucketLoggingOutput> {
@@ -394,14 +414,7 @@ impl<P: Pool> Front<P> {
         let c = civil(batch.name.0);
         let key = format!(
             "{}{:04}-{:02}-{:02}-{:02}-{:02}-{:02}-{:016X}",
-            place.prefix,
-            c.year,
-            c.month,
-            c.day,
-            c.hour,
-            c.minute,
-            c.second,
-            batch.name.1
+            place.prefix, c.year, c.month, c.day, c.hour, c.minute, c.second, batch.name.1
         );
         let input = PutObjectInput {
             bucket: place.target.clone(),
@@ -464,19 +477,32 @@ mod tests {
         };
         let seen = seen(
             "/b/a%20b\"?versionId=v&X-Amz-Signature=abc",
-            &[(USER_AGENT, "me \"and\" you"), (HOST, "h:1"), (REFERER, "http://p/a b?Signature=x")],
+            &[
+                (USER_AGENT, "me \"and\" you"),
+                (HOST, "h:1"),
+                (REFERER, "http://p/a b?Signature=x"),
+            ],
         );
         let [first, last] = seen.begin(&notes, &how, "NoSuchKey", 10);
         assert_eq!(
             first,
             "o b [29/Feb/2024:00:00:00 +0000] 192.0.2.1 u 000000000000000A REST.GET.OBJECT a%20b%22 \"GET /b/a%20b%22?versionId=v&X-Amz-Signature=* HTTP/1.1\" 404 NoSuchKey"
         );
-        assert_eq!(last, "7 \"http://p/a b?*\" \"me %22and%22 you\" v - SigV4 - QueryString h:1 - - -\n");
+        assert_eq!(
+            last,
+            "7 \"http://p/a b?*\" \"me %22and%22 you\" v - SigV4 - QueryString h:1 - - -\n"
+        );
     }
 
     #[test]
     fn keys_and_operations_are_found() {
-        for (uri, key) in [("/b", ""), ("/b/", ""), ("/b/k/x", "k/x"), ("/k/x", "k/x"), ("/", "")] {
+        for (uri, key) in [
+            ("/b", ""),
+            ("/b/", ""),
+            ("/b/k/x", "k/x"),
+            ("/k/x", "k/x"),
+            ("/", ""),
+        ] {
             assert_eq!(seen(uri, &[]).key(Some("b")), key, "{uri}");
         }
         for (name, want) in [

@@ -296,7 +296,12 @@ impl<P: Pool> Front<P> {
         let one = Amount { bytes: 0, objects: 1 };
         let _admitted = self.limits.admit(&known.bucket, one).await?;
         let entry = self
-            .telling(&known, (&input.bucket, &input.key), crate::notify::How::Complete, &by)
+            .telling(
+                &known,
+                (&input.bucket, &input.key),
+                crate::notify::How::Complete,
+                &by,
+            )
             .complete(upload, &named, &terms(&known, condition), whole)
             .await?;
         let mut out = CompleteMultipartUploadOutput {

@@ -118,7 +118,9 @@ fn notification(given: TopicConfiguration, owner: &str, new_id: String) -> S3Res
     let topic = topic_of(&given.topic_arn).filter(|(of, _)| *of == owner);
     let (_, topic) = topic.ok_or_else(|| no_topic(&given.topic_arn))?;
     if given.events.is_empty() || given.events.len() > EVENTS_MAX {
-        return Err(invalid(format!("a notification is about 1 to {EVENTS_MAX} events")));
+        return Err(invalid(format!(
+            "a notification is about 1 to {EVENTS_MAX} events"
+        )));
     }
     let id = given.id.filter(|id| !id.is_empty()).unwrap_or(new_id);
     if id.len() > ID_MAX {
@@ -150,7 +152,10 @@ fn overlapping(all: &[Notification]) -> Option<(&str, &str)> {
             && ends(&a.suffix, &b.suffix)
             && a.events.iter().any(|x| b.events.iter().any(|y| same(x, y)))
     };
-    let pairs = all.iter().enumerate().flat_map(|(n, a)| all[n + 1..].iter().map(move |b| (a, b)));
+    let pairs = all
+        .iter()
+        .enumerate()
+        .flat_map(|(n, a)| all[n + 1..].iter().map(move |b| (a, b)));
     let mut pairs = pairs.filter(|(a, b)| both(a, b));
     pairs.next().map(|(a, b)| (a.id.as_str(), b.id.as_str()))
 }
@@ -227,7 +232,9 @@ impl<P: Pool> Front<P> {
         }
         let given = given.topic_configurations.unwrap_or_default();
         if given.len() > NOTIFICATIONS_MAX {
-            return Err(invalid(format!("a bucket has at most {NOTIFICATIONS_MAX} notifications")));
+            return Err(invalid(format!(
+                "a bucket has at most {NOTIFICATIONS_MAX} notifications"
+            )));
         }
         let of = given.into_iter().map(|topic| {
             let new_id = format!("{:016x}", self.clock.random_u64());
@@ -244,7 +251,9 @@ impl<P: Pool> Front<P> {
             return Err(invalid("two notifications have the same Id"));
         }
         if denc::Encode::to_bytes(&of).len() > BYTES_MAX {
-            return Err(invalid("the notifications of a bucket have at most 64 KiB together"));
+            return Err(invalid(
+                "the notifications of a bucket have at most 64 KiB together",
+            ));
         }
         let wanted: BTreeSet<&str> = of.iter().map(|n| n.topic.as_str()).collect();
         let there = self.topics.named(&owner, wanted.iter().copied()).await?;
@@ -252,7 +261,8 @@ impl<P: Pool> Front<P> {
         if let Some(missing) = wanted.difference(&there).next() {
             return Err(no_topic(&topic_arn(&owner, missing)));
         }
-        self.change_settings(&req, ask, |s| s.notifications.clone_from(&of)).await
+        self.change_settings(&req, ask, |s| s.notifications.clone_from(&of))
+            .await
     }
 
     pub async fn notifications(
@@ -274,8 +284,10 @@ impl<P: Pool> Front<P> {
     /// One, or all: radosgw's way.
     pub async fn remove_notifications(&self, req: S3Request<DeleteBucketInput>, id: &str) -> S3Result<()> {
         let ask = Ask::bucket(Action::PutBucketNotification, &req.input.bucket);
-        self.change_settings(&req, ask, |s| s.notifications.retain(|n| !id.is_empty() && n.id != id))
-            .await
+        self.change_settings(&req, ask, |s| {
+            s.notifications.retain(|n| !id.is_empty() && n.id != id)
+        })
+        .await
     }
 }
 
@@ -311,14 +323,20 @@ mod tests {
         let taken = code(given(&arn, &put, &[("Prefix", "a/"), ("suffix", ".b")])).unwrap();
         assert_eq!((taken.id.as_str(), taken.topic.as_str()), ("new", "t"));
         assert_eq!((taken.prefix.as_str(), taken.suffix.as_str()), ("a/", ".b"));
-        assert_eq!(said("o", &taken).filter, given(&arn, &put, &[("prefix", "a/"), ("suffix", ".b")]).filter);
+        assert_eq!(
+            said("o", &taken).filter,
+            given(&arn, &put, &[("prefix", "a/"), ("suffix", ".b")]).filter
+        );
         for (bad, want) in [
             (given(&topic_arn("other", "t"), &put, &[]), "InvalidArgument"),
             (given("arn:aws:sqs:r:o:t", &put, &[]), "InvalidArgument"),
             (given(&arn, &[], &[]), "InvalidArgument"),
             (given(&arn, &["s3:ObjectRestore:*"], &[]), "NotImplemented"),
             (given(&arn, &["s3:Nothing"], &[]), "InvalidArgument"),
-            (given(&arn, &put, &[("prefix", "a"), ("prefix", "b")]), "InvalidArgument"),
+            (
+                given(&arn, &put, &[("prefix", "a"), ("prefix", "b")]),
+                "InvalidArgument",
+            ),
             (given(&arn, &put, &[("regex", "a")]), "InvalidArgument"),
         ] {
             assert_eq!(code(bad).unwrap_err(), want);
@@ -350,11 +368,23 @@ mod tests {
 
     #[test]
     fn texts_are_taken_as_they_were_written() {
-        let of = |inner: &str| check(format!("<NotificationConfiguration xmlns=\"x\">{inner}</NotificationConfiguration>").as_bytes());
+        let of = |inner: &str| {
+            check(
+                format!("<NotificationConfiguration xmlns=\"x\">{inner}</NotificationConfiguration>")
+                    .as_bytes(),
+            )
+        };
         assert!(check(b"<NotificationConfiguration/>").is_ok());
-        assert!(of("<TopicConfiguration><Id>a</Id><Topic>t</Topic><Event>e</Event></TopicConfiguration>").is_ok());
+        assert!(
+            of("<TopicConfiguration><Id>a</Id><Topic>t</Topic><Event>e</Event></TopicConfiguration>").is_ok()
+        );
         assert!(of("<TopicConfiguration><Filter><S3Key><FilterRule><Name>prefix</Name><Value>a</Value></FilterRule></S3Key></Filter></TopicConfiguration>").is_ok());
-        for bad in ["<TopicConfig><Id>a</Id></TopicConfig>", "<TopicConfiguration>x</TopicConfiguration>", "<TopicConfiguration><Id><![CDATA[a]]></Id></TopicConfiguration>", "<Filter><S3Tags><FilterRule/></S3Tags></Filter>"] {
+        for bad in [
+            "<TopicConfig><Id>a</Id></TopicConfig>",
+            "<TopicConfiguration>x</TopicConfiguration>",
+            "<TopicConfiguration><Id><![CDATA[a]]></Id></TopicConfiguration>",
+            "<Filter><S3Tags><FilterRule/></S3Tags></Filter>",
+        ] {
             assert!(of(bad).is_err(), "{bad}");
         }
     }

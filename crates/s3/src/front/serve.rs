@@ -109,7 +109,10 @@ pub async fn serve<P: Pool>(
             task::spawn_local(expire(usage, keep)),
         )
     });
-    let logs = (task::spawn_local(roll(front.clone(), log_every, stop.clone())), front.clone());
+    let logs = (
+        task::spawn_local(roll(front.clone(), log_every, stop.clone())),
+        front.clone(),
+    );
     let (gatherer, rest) = (courier.gatherer().clone(), courier.gatherer().clone());
     let gathering = task::spawn_local(async move { gatherer.run().await });
     let telling = task::spawn_local(async move { courier.run().await });

@@ -320,7 +320,9 @@ impl<P: Pool> S3 for Front<P> {
         req: S3Request<PutBucketNotificationConfigurationInput>,
     ) -> S3Result<S3Response<PutBucketNotificationConfigurationOutput>> {
         self.set_notifications(req).await?;
-        Ok(S3Response::new(PutBucketNotificationConfigurationOutput::default()))
+        Ok(S3Response::new(
+            PutBucketNotificationConfigurationOutput::default(),
+        ))
     }
 
     async fn get_bucket_notification_configuration(

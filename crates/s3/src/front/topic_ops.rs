@@ -91,9 +91,13 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// A form for SNS, by who it says that it is signed for.
 pub(super) fn is_of_topics<B>(request: &hyper::Request<B>) -> bool {
-    let is_form = text(request.headers(), CONTENT_TYPE.as_str()).is_some_and(|t| t.trim_start().starts_with(FORM));
+    let is_form =
+        text(request.headers(), CONTENT_TYPE.as_str()).is_some_and(|t| t.trim_start().starts_with(FORM));
     let signed = text(request.headers(), AUTHORIZATION.as_str()).unwrap_or_default();
-    request.method() == Method::POST && request.uri().path() == "/" && is_form && signed.contains("/sns/aws4_request")
+    request.method() == Method::POST
+        && request.uri().path() == "/"
+        && is_form
+        && signed.contains("/sns/aws4_request")
 }
 
 /// Names and values of a form; of what is there twice none is taken.
@@ -116,8 +120,15 @@ fn fields(body: &[u8]) -> Result<BTreeMap<String, String>, String> {
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
-    Create { name: String, attributes: BTreeMap<String, String> },
-    Set { arn: String, name: String, value: String },
+    Create {
+        name: String,
+        attributes: BTreeMap<String, String>,
+    },
+    Set {
+        arn: String,
+        name: String,
+        value: String,
+    },
     Get(String),
     Delete(String),
     List,
@@ -156,7 +167,9 @@ fn entries(of: &mut BTreeMap<String, String>) -> Result<BTreeMap<String, String>
 
 /// Refused if it has what is not known: it would be less than its owner thinks.
 fn asked(mut of: BTreeMap<String, String>) -> Done<Asked> {
-    let action = of.remove("Action").ok_or_else(|| refuse("MissingAction", "Action is missing"))?;
+    let action = of
+        .remove("Action")
+        .ok_or_else(|| refuse("MissingAction", "Action is missing"))?;
     of.remove("Version");
     let mut part = |name: &str| of.remove(name).ok_or_else(|| wrong(format!("{name} is missing")));
     let asked = match action.as_str() {
@@ -177,7 +190,12 @@ fn asked(mut of: BTreeMap<String, String>) -> Done<Asked> {
             of.remove("NextToken");
             Asked::List
         }
-        other => return Err(refuse("InvalidAction", format!("{other:?} is not built: topics are made, listed, shown, changed and removed here"))),
+        other => {
+            return Err(refuse(
+                "InvalidAction",
+                format!("{other:?} is not built: topics are made, listed, shown, changed and removed here"),
+            ));
+        }
     };
     match of.keys().next() {
         Some(name) => Err(wrong(format!("{name} is not known for {action}"))),
@@ -189,7 +207,9 @@ fn check_name(name: &str) -> Done<()> {
     let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     match !name.is_empty() && name.len() <= NAME_MAX && name.chars().all(good) {
         true => Ok(()),
-        false => Err(wrong(format!("a topic's name has 1 to {NAME_MAX} letters, digits and - _ ."))),
+        false => Err(wrong(format!(
+            "a topic's name has 1 to {NAME_MAX} letters, digits and - _ ."
+        ))),
     }
 }
 
@@ -209,7 +229,11 @@ fn attributes(
             ("OpaqueData", _) => opaque.clone_from(value),
             (_, Some((_, good))) if good.contains(&value.to_ascii_lowercase().as_str()) => {}
             (_, Some(_)) => return Err(refuse("NotImplemented", format!("{name}={value}: not built yet"))),
-            _ => return Err(wrong(format!("the attribute {name} is not known: push-endpoint and OpaqueData are"))),
+            _ => {
+                return Err(wrong(format!(
+                    "the attribute {name} is not known: push-endpoint and OpaqueData are"
+                )));
+            }
         }
     }
     if endpoint.is_empty() {
@@ -297,7 +321,11 @@ impl<'a> Signed<'a> {
         }
         canonical += &format!("\n{}\n{}", self.headers.join(";"), sha256(body));
         let scope = format!("{}/aws4_request", self.scope.join("/"));
-        let signed = format!("{ALGORITHM}\n{}\n{scope}\n{}", self.at, sha256(canonical.as_bytes()));
+        let signed = format!(
+            "{ALGORITHM}\n{}\n{scope}\n{}",
+            self.at,
+            sha256(canonical.as_bytes())
+        );
         let mut key = format!("AWS4{secret}").into_bytes();
         for part in self.scope.iter().chain(&["aws4_request"]) {
             key = sign(&key, part);
@@ -321,8 +349,13 @@ async fn collected(mut body: s3s::Body) -> Done<Bytes> {
 
 fn xml(text: &str) -> String {
     // Of what XML has no way to write nothing comes here but in opaque data.
-    let text: String = text.chars().filter(|c| !c.is_control() || "\t\n".contains(*c)).collect();
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    let text: String = text
+        .chars()
+        .filter(|c| !c.is_control() || "\t\n".contains(*c))
+        .collect();
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 /// The result of an action, as SNS writes it.
@@ -331,7 +364,9 @@ fn result(operation: &str, inner: &str, request: &str) -> String {
         true => String::new(),
         false => format!("<{operation}Result>{inner}</{operation}Result>"),
     };
-    format!("<{operation}Response xmlns=\"{XMLNS}\">{result}<ResponseMetadata><RequestId>{request}</RequestId></ResponseMetadata></{operation}Response>")
+    format!(
+        "<{operation}Response xmlns=\"{XMLNS}\">{result}<ResponseMetadata><RequestId>{request}</RequestId></ResponseMetadata></{operation}Response>"
+    )
 }
 
 /// A URL without its user and password, and whether it has some.
@@ -370,7 +405,9 @@ fn shown(topic: &Topic, queue: Queue) -> String {
         ("EventsDroppedFull", &dropped.0),
         ("EventsDroppedOld", &dropped.1),
     ];
-    let entry = |(name, value): (&str, &str)| format!("<entry><key>{name}</key><value>{}</value></entry>", xml(value));
+    let entry = |(name, value): (&str, &str)| {
+        format!("<entry><key>{name}</key><value>{}</value></entry>", xml(value))
+    };
     let entries: String = entries.into_iter().map(entry).collect();
     format!("<Attributes>{entries}</Attributes>")
 }
@@ -391,16 +428,28 @@ impl<P: Pool> Front<P> {
         match self.topics_asked(&parts, body, noted).await {
             Ok((operation, inner)) => answer(StatusCode::OK, result(operation, &inner, &request)),
             Err(e) => {
-                let kind = if e.status.is_server_error() { "Receiver" } else { "Sender" };
+                let kind = if e.status.is_server_error() {
+                    "Receiver"
+                } else {
+                    "Sender"
+                };
                 let (code, why) = (xml(&e.code), xml(&e.why));
-                let error = format!("<Error><Type>{kind}</Type><Code>{code}</Code><Message>{why}</Message></Error>");
-                let text = format!("<ErrorResponse xmlns=\"{XMLNS}\">{error}<RequestId>{request}</RequestId></ErrorResponse>");
+                let error =
+                    format!("<Error><Type>{kind}</Type><Code>{code}</Code><Message>{why}</Message></Error>");
+                let text = format!(
+                    "<ErrorResponse xmlns=\"{XMLNS}\">{error}<RequestId>{request}</RequestId></ErrorResponse>"
+                );
                 answer(e.status, text)
             }
         }
     }
 
-    async fn topics_asked(&self, parts: &Parts, body: s3s::Body, noted: &Noted) -> Done<(&'static str, String)> {
+    async fn topics_asked(
+        &self,
+        parts: &Parts,
+        body: s3s::Body,
+        noted: &Noted,
+    ) -> Done<(&'static str, String)> {
         let headers = &parts.headers;
         if parts.uri.query().is_some_and(|q| !q.is_empty()) {
             return Err(wrong("what is asked for is in the form, not in the query"));
@@ -413,7 +462,10 @@ impl<P: Pool> Front<P> {
         })?;
         let now = self.clock.now_ms() / 1000;
         if !signed.seconds().is_some_and(|at| at.abs_diff(now) <= SKEW) {
-            return Err(refuse("RequestExpired", "the request's date is not within 15 minutes of the gateway's"));
+            return Err(refuse(
+                "RequestExpired",
+                "the request's date is not within 15 minutes of the gateway's",
+            ));
         }
         let key: Key = match self.key_of(signed.access).await {
             Err(e) if *e.code() == S3ErrorCode::InvalidAccessKeyId => {
@@ -423,7 +475,10 @@ impl<P: Pool> Front<P> {
         };
         let body = collected(body).await?;
         if !signed.is_right(&key.secret, headers, &body) {
-            return Err(refuse("SignatureDoesNotMatch", "the signature is not the one of this key"));
+            return Err(refuse(
+                "SignatureDoesNotMatch",
+                "the signature is not the one of this key",
+            ));
         }
         let payers = self.rates.admit(Some(&key.user), None, true).await?;
         self.rates.charge(&payers, true, body.len() as u64);
@@ -524,9 +579,15 @@ mod tests {
             ("", "MissingAction"),
             ("Action=Subscribe&TopicArn=a", "InvalidAction"),
             ("Action=CreateTopic", "InvalidParameter"),
-            ("Action=CreateTopic&Name=t&Tags.member.1.Key=a", "InvalidParameter"),
+            (
+                "Action=CreateTopic&Name=t&Tags.member.1.Key=a",
+                "InvalidParameter",
+            ),
             ("Action=CreateTopic&Name=t&Name=u", "InvalidParameter"),
-            ("Action=CreateTopic&Name=t&Attributes.entry.1.key=a", "InvalidParameter"),
+            (
+                "Action=CreateTopic&Name=t&Attributes.entry.1.key=a",
+                "InvalidParameter",
+            ),
             ("Action=CreateTopic&Name=%", "InvalidParameter"),
             ("Action=DeleteTopic", "InvalidParameter"),
         ] {
@@ -537,11 +598,19 @@ mod tests {
     #[test]
     fn attributes_that_mean_something_else_are_refused() {
         let of = |pairs: &[(&str, &str)]| {
-            let of = pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+            let of = pairs
+                .iter()
+                .map(|(k, v)| (k.to_string(), v.to_string()))
+                .collect();
             attributes(&of, Default::default(), &Endpoints::default()).map_err(|e| e.code)
         };
         let endpoint = ("push-endpoint", "http://h/");
-        let good = of(&[endpoint, ("persistent", "true"), ("verify-ssl", "True"), ("OpaqueData", "x")]);
+        let good = of(&[
+            endpoint,
+            ("persistent", "true"),
+            ("verify-ssl", "True"),
+            ("OpaqueData", "x"),
+        ]);
         assert_eq!(good, Ok(("http://h/".into(), "x".into())));
         for (bad, code) in [
             (("verify-ssl", "false"), "NotImplemented"),
@@ -550,7 +619,11 @@ mod tests {
             (("push-endpoint", "amqp://h/"), "InvalidParameter"),
             (("push-endpoint", "http://127.0.0.1/"), "InvalidParameter"),
         ] {
-            let first = if bad.0 == "push-endpoint" { ("OpaqueData", "x") } else { endpoint };
+            let first = if bad.0 == "push-endpoint" {
+                ("OpaqueData", "x")
+            } else {
+                endpoint
+            };
             assert_eq!(of(&[first, bad]).unwrap_err(), code, "{bad:?}");
         }
         assert_eq!(of(&[]).unwrap_err(), "InvalidParameter");
@@ -566,7 +639,11 @@ mod tests {
             headers.insert(AUTHORIZATION, authorization.parse().unwrap());
             Signed::of(&headers).map(|s| (s.access.to_string(), s.seconds()))
         };
-        let claim = |credential: &str, signed: &str| of(&format!("{ALGORITHM} Credential={credential}, SignedHeaders={signed}, Signature=00ff"));
+        let claim = |credential: &str, signed: &str| {
+            of(&format!(
+                "{ALGORITHM} Credential={credential}, SignedHeaders={signed}, Signature=00ff"
+            ))
+        };
         let good = claim("AK/20150830/us-east-1/sns/aws4_request", "host;x-amz-date");
         assert_eq!(good, Some(("AK".into(), Some(1_440_938_160))));
         for (credential, signed) in [
@@ -592,10 +669,17 @@ mod tests {
             created: 0,
         };
         assert_eq!(hidden("http://h/a@b"), ("http://h/a@b".into(), false));
-        assert_eq!(hidden("https://u:p@w@h:1/a@b"), ("https://***@h:1/a@b".into(), true));
+        assert_eq!(
+            hidden("https://u:p@w@h:1/a@b"),
+            ("https://***@h:1/a@b".into(), true)
+        );
         let text = result("GetTopicAttributes", &shown(&topic, Queue::default()), "r");
         assert!(text.contains("<value>http://h/?a&amp;b</value>") && text.contains("<value>&lt;</value>"));
-        let leaves = [("key", super::super::raw::Leaf::Text), ("value", super::super::raw::Leaf::Text), ("RequestId", super::super::raw::Leaf::Text)];
+        let leaves = [
+            ("key", super::super::raw::Leaf::Text),
+            ("value", super::super::raw::Leaf::Text),
+            ("RequestId", super::super::raw::Leaf::Text),
+        ];
         assert_eq!(super::super::raw::check(text.as_bytes(), &leaves), Ok(()));
     }
 }

@@ -31,16 +31,25 @@ fn inbox(told: &Told, bad: &'static str) -> Sender {
 
 fn sizes(told: &Told) -> BTreeSet<u64> {
     let all = told.lock().unwrap();
-    all.iter().filter_map(|r| r["s3"]["object"]["size"].as_u64()).collect()
+    all.iter()
+        .filter_map(|r| r["s3"]["object"]["size"].as_u64())
+        .collect()
 }
 
 fn names(told: &Told) -> Vec<String> {
     let all = told.lock().unwrap();
-    all.iter().map(|r| r["eventName"].as_str().unwrap().to_string()).collect()
+    all.iter()
+        .map(|r| r["eventName"].as_str().unwrap().to_string())
+        .collect()
 }
 
 fn rule() -> Notification {
-    let events = ["ObjectCreated", "ObjectRemoved", "LifecycleExpiration", "ObjectTagging"];
+    let events = [
+        "ObjectCreated",
+        "ObjectRemoved",
+        "LifecycleExpiration",
+        "ObjectTagging",
+    ];
     Notification {
         id: "i".into(),
         topic: "t".into(),
@@ -97,7 +106,11 @@ async fn write(gate: Gate, bucket: String, from: u64, put: &mut Put) {
         let key = format!("k{:02}", n % 50);
         let teller = gate.telling(&key, How::Put);
         let data = |n: u64| Bytes::from(vec![0; n as usize]);
-        if teller.put(&bucket, &key, &data(n), &Terms::default()).await.is_ok() {
+        if teller
+            .put(&bucket, &key, &data(n), &Terms::default())
+            .await
+            .is_ok()
+        {
             put.done.insert(n);
         }
         let none = Condition {
@@ -167,8 +180,13 @@ fn what_came_to_pass_is_told_whoever_is_killed() {
             // Nothing is left, and the count fits.
             assert_eq!(last.topics().queue(&topic.id).await.unwrap().rows, 0);
             let world = pool.lock();
-            let rows = world.objects.iter().filter(|(name, _)| name.starts_with("index.") || name.starts_with("topic."));
-            let events = rows.flat_map(|(_, o)| o.omap.keys()).filter(|k| matches!(k[0], b'n') || k.len() == 35);
+            let rows = world
+                .objects
+                .iter()
+                .filter(|(name, _)| name.starts_with("index.") || name.starts_with("topic."));
+            let events = rows
+                .flat_map(|(_, o)| o.omap.keys())
+                .filter(|k| matches!(k[0], b'n') || k.len() == 35);
             assert_eq!(events.count(), 0);
         });
     }
@@ -183,7 +201,9 @@ fn what_is_told_costs_no_operation_more_where_it_is_made() {
         let bucket = gate.make("b").await;
         let cost = async |gate: &Gate, key: &str| {
             pool.lock().killed.insert(1, 1000);
-            gate.put(&bucket, key, &data_of(1), &Terms::default()).await.unwrap();
+            gate.put(&bucket, key, &data_of(1), &Terms::default())
+                .await
+                .unwrap();
             1000 - pool.lock().killed[&1]
         };
         // The index is known then.
@@ -206,17 +226,38 @@ fn changes_are_told_by_their_names() {
         };
         let (off, on) = (terms(Versioning::Off), terms(Versioning::Enabled));
         let of = |how| gate.telling("k", how).objects;
-        gate.telling("k", How::Post).put(&bucket, "k", &data_of(1), &off).await.unwrap();
-        of(How::Tag).amend(&bucket, "k", Which::Current, |_| Ok(())).await.unwrap();
-        of(How::Delete).delete(&bucket, "k", Which::Current, &off).await.unwrap();
+        gate.telling("k", How::Post)
+            .put(&bucket, "k", &data_of(1), &off)
+            .await
+            .unwrap();
+        of(How::Tag)
+            .amend(&bucket, "k", Which::Current, |_| Ok(()))
+            .await
+            .unwrap();
+        of(How::Delete)
+            .delete(&bucket, "k", Which::Current, &off)
+            .await
+            .unwrap();
         // Nothing is there any more.
-        of(How::Delete).delete(&bucket, "k", Which::Current, &off).await.unwrap();
-        gate.telling("k", How::Copy).put(&bucket, "k", &data_of(1), &on).await.unwrap();
-        let made = of(How::Delete).delete(&bucket, "k", Which::Current, &on).await.unwrap();
+        of(How::Delete)
+            .delete(&bucket, "k", Which::Current, &off)
+            .await
+            .unwrap();
+        gate.telling("k", How::Copy)
+            .put(&bucket, "k", &data_of(1), &on)
+            .await
+            .unwrap();
+        let made = of(How::Delete)
+            .delete(&bucket, "k", Which::Current, &on)
+            .await
+            .unwrap();
         let id = Which::Of(made.version.unwrap().order);
         of(How::Delete).delete(&bucket, "k", id, &on).await.unwrap();
         let entry = gate.objects.entry(&bucket, "k").await.unwrap();
-        of(How::Expire).delete_seen(&bucket, "k", &entry, Versioning::Enabled).await.unwrap();
+        of(How::Expire)
+            .delete_seen(&bucket, "k", &entry, Versioning::Enabled)
+            .await
+            .unwrap();
         gate.gather().await;
         assert_eq!(gate.tell(&topic, inbox(&told, "")).await, Outcome::Idle);
         // Told four at a time.
@@ -233,7 +274,12 @@ fn changes_are_told_by_their_names() {
             "LifecycleExpiration:DeleteMarkerCreated",
         ];
         assert_eq!(names(&told), want);
-        let versions: Vec<bool> = told.lock().unwrap().iter().map(|r| r["s3"]["object"]["versionId"].is_string()).collect();
+        let versions: Vec<bool> = told
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|r| r["s3"]["object"]["versionId"].is_string())
+            .collect();
         assert_eq!(versions, [false, false, false, true, true, true, true]);
     });
 }
@@ -245,19 +291,35 @@ fn what_is_not_taken_holds_nothing_up_and_goes_in_the_end() {
         let gate = Gate::new(&pool, 1);
         let (bucket, topic, told) = (gate.make("b").await, gate.topic().await, Told::default());
         for n in 0..30 {
-            let key = if n % 10 == 0 { format!("bad{n}") } else { format!("k{n}") };
+            let key = if n % 10 == 0 {
+                format!("bad{n}")
+            } else {
+                format!("k{n}")
+            };
             let teller = gate.telling(&key, How::Put);
-            teller.put(&bucket, &key, &data_of(n), &Terms::default()).await.unwrap();
+            teller
+                .put(&bucket, &key, &data_of(n), &Terms::default())
+                .await
+                .unwrap();
         }
         gate.gather().await;
         // Nobody is there: it is not asked for long, and the next turn goes on behind.
-        let (down, mut cursor) = (Courier::new(gate.gatherer(), inbox(&told, "Records")), Cursor::default());
-        assert!(matches!(down.tell(&topic, &mut cursor).await, Ok(Outcome::Failed(_, false))));
+        let (down, mut cursor) = (
+            Courier::new(gate.gatherer(), inbox(&told, "Records")),
+            Cursor::default(),
+        );
+        assert!(matches!(
+            down.tell(&topic, &mut cursor).await,
+            Ok(Outcome::Failed(_, false))
+        ));
         assert!(!cursor.after.is_empty() && told.lock().unwrap().is_empty());
         assert_eq!(gate.topics().queue(&topic.id).await.unwrap().rows, 30);
         let some = Courier::new(gate.gatherer(), inbox(&told, "bad"));
         for _ in 0..3 {
-            assert!(matches!(some.tell(&topic, &mut cursor).await, Ok(Outcome::Failed(..))));
+            assert!(matches!(
+                some.tell(&topic, &mut cursor).await,
+                Ok(Outcome::Failed(..))
+            ));
         }
         assert_eq!(told.lock().unwrap().len(), 27);
         assert_eq!(gate.topics().queue(&topic.id).await.unwrap().rows, 3);
@@ -275,11 +337,16 @@ fn one_gateway_tells_until_its_lease_ends() {
         let gate = Gate::new(&pool, 1);
         let (bucket, topic, told) = (gate.make("b").await, gate.topic().await, Told::default());
         let teller = gate.telling("k", How::Put);
-        teller.put(&bucket, "k", &data_of(1), &Terms::default()).await.unwrap();
+        teller
+            .put(&bucket, "k", &data_of(1), &Terms::default())
+            .await
+            .unwrap();
         gate.gather().await;
         let (topics, start) = (gate.topics(), Bytes::new());
         let taken = topics.take(&topic.id, &start, 9, 77).await.unwrap();
-        let Taken::Page(page) = taken else { panic!("nothing") };
+        let Taken::Page(page) = taken else {
+            panic!("nothing")
+        };
         assert_eq!(gate.tell(&topic, inbox(&told, "")).await, Outcome::Others);
         assert!(told.lock().unwrap().is_empty());
         pool.pass(Duration::from_millis(LEASE + 1));
@@ -302,7 +369,8 @@ fn a_queue_has_a_bound_and_what_came_first_stays() {
         let gate = Gate::new(&pool, 1);
         let (topics, topic) = (gate.topics(), gate.topic().await);
         let rows = |n: std::ops::Range<u64>| -> BTreeMap<Bytes, Bytes> {
-            n.map(|n| (Bytes::from(format!("e{n:04}")), Bytes::from_static(b"x"))).collect()
+            n.map(|n| (Bytes::from(format!("e{n:04}")), Bytes::from_static(b"x")))
+                .collect()
         };
         topics.add(&topic.id, &rows(0..150)).await.unwrap();
         topics.add(&topic.id, &rows(140..260)).await.unwrap();
@@ -326,7 +394,10 @@ fn events_outlive_their_bucket_and_not_their_topic() {
         let gate = Gate::new(&pool, 1);
         let (bucket, topic, told) = (gate.make("b").await, gate.topic().await, Told::default());
         let any = Terms::default();
-        gate.telling("k", How::Put).put(&bucket, "k", &data_of(1), &any).await.unwrap();
+        gate.telling("k", How::Put)
+            .put(&bucket, "k", &data_of(1), &any)
+            .await
+            .unwrap();
         let deleter = gate.telling("k", How::Delete).objects;
         deleter.delete(&bucket, "k", Which::Current, &any).await.unwrap();
         gate.buckets.delete("b").await.unwrap();
@@ -342,10 +413,19 @@ fn events_outlive_their_bucket_and_not_their_topic() {
         all.sort();
         assert_eq!(all, ["ObjectCreated:Put", "ObjectRemoved:Delete"]);
         let bucket = gate.make("b").await;
-        gate.telling("k", How::Put).put(&bucket, "k", &data_of(1), &any).await.unwrap();
+        gate.telling("k", How::Put)
+            .put(&bucket, "k", &data_of(1), &any)
+            .await
+            .unwrap();
         gate.topics().delete("u", "t").await.unwrap();
         gate.gather().await;
-        let queues = |pool: &Fake| pool.lock().objects.keys().filter(|n| n.starts_with("topic.")).count();
+        let queues = |pool: &Fake| {
+            pool.lock()
+                .objects
+                .keys()
+                .filter(|n| n.starts_with("topic."))
+                .count()
+        };
         assert_eq!(queues(&pool), 0);
         let again = gate.topic().await;
         assert_eq!(gate.tell(&again, inbox(&told, "")).await, Outcome::Idle);
@@ -372,7 +452,11 @@ fn topics_that_were_made_or_removed_by_half_leave_nothing() {
             last.topics().sweep().await.unwrap();
             let there = last.topics().of("u").await.unwrap();
             let world = pool.lock();
-            let queues: Vec<_> = world.objects.keys().filter_map(|n| n.strip_prefix("topic.")).collect();
+            let queues: Vec<_> = world
+                .objects
+                .keys()
+                .filter_map(|n| n.strip_prefix("topic."))
+                .collect();
             let mut ids: Vec<_> = there.iter().map(|t| t.id.as_str()).collect();
             ids.sort_unstable();
             assert_eq!(queues, ids, "{at}");
@@ -397,19 +481,37 @@ fn a_queue_that_takes_nothing_keeps_its_own_events_alone() {
             objects: gate.objects.telling(notice),
             ..gate.clone()
         };
-        teller.put(&bucket, "k", &data_of(1), &Terms::default()).await.unwrap();
+        teller
+            .put(&bucket, "k", &data_of(1), &Terms::default())
+            .await
+            .unwrap();
         // Its record cannot be read.
         let broken = Bytes::from_static(b"?");
         let row = Bytes::from_static(b"tu\0other");
-        let was = pool.lock().objects.get_mut(TOPICS).unwrap().omap.remove(&row).unwrap();
+        let was = pool
+            .lock()
+            .objects
+            .get_mut(TOPICS)
+            .unwrap()
+            .omap
+            .remove(&row)
+            .unwrap();
         let queue = format!("topic.{}", other.id);
         let held = pool.lock().objects.remove(&queue).unwrap();
         gate.gather().await;
         // A topic that was removed gets nothing, and holds nothing up.
         assert_eq!(gate.tell(&topic, inbox(&told, "")).await, Outcome::Idle);
         assert_eq!(told.lock().unwrap().len(), 1);
-        teller.put(&bucket, "k", &data_of(1), &Terms::default()).await.unwrap();
-        pool.lock().objects.get_mut(TOPICS).unwrap().omap.insert(row.clone(), broken);
+        teller
+            .put(&bucket, "k", &data_of(1), &Terms::default())
+            .await
+            .unwrap();
+        pool.lock()
+            .objects
+            .get_mut(TOPICS)
+            .unwrap()
+            .omap
+            .insert(row.clone(), broken);
         gate.gather().await;
         assert_eq!(gate.tell(&topic, inbox(&told, "")).await, Outcome::Idle);
         assert_eq!(told.lock().unwrap().len(), 1);
@@ -439,7 +541,10 @@ fn changes_wait_where_too_much_is_not_told_yet() {
             puts += 1;
         }
         assert_eq!(puts, crate::notify::WAITING_MAX);
-        assert!(matches!(teller.put(&bucket, "k", &data_of(1), &any).await, Err(Error::Busy(_))));
+        assert!(matches!(
+            teller.put(&bucket, "k", &data_of(1), &any).await,
+            Err(Error::Busy(_))
+        ));
         // What nobody wants to know does not wait.
         gate.put(&bucket, "k", &data_of(1), &any).await.unwrap();
         gate.gather().await;
