@@ -83,6 +83,9 @@ pub struct Gatherer<P> {
     sick: Arc<Mutex<BTreeMap<String, Duration>>>,
 }
 
+/// Which events, and which of their targets, go to topics of these names.
+type ByName<'a> = BTreeMap<&'a str, Vec<(usize, usize)>>;
+
 /// An event, with its row, the row's value, and its name in queues.
 type Row<'a> = (&'a Bytes, &'a Bytes, String, Event);
 
@@ -180,7 +183,7 @@ impl<P: Pool> Gatherer<P> {
     /// Puts events into the queues of their topics; for each, to whom it could not be brought. What goes to a topic that is not there any more goes nowhere.
     async fn bring(&self, events: &[Row<'_>]) -> Vec<Vec<Target>> {
         // Events and targets, by owner and name.
-        let mut of: BTreeMap<&str, BTreeMap<&str, Vec<(usize, usize)>>> = BTreeMap::new();
+        let mut of: BTreeMap<&str, ByName<'_>> = BTreeMap::new();
         for (n, (_, _, _, event)) in events.iter().enumerate() {
             for (t, target) in event.targets.iter().enumerate() {
                 let topics = of.entry(event.owner.as_str()).or_default();

@@ -13,6 +13,7 @@ use crate::Error;
 use crate::amount::Amount;
 use crate::buckets::Bucket;
 use crate::multipart::{Named, PARTS_MAX, Whole};
+use crate::notify::How as By;
 use crate::objects::Condition;
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
@@ -296,12 +297,7 @@ impl<P: Pool> Front<P> {
         let one = Amount { bytes: 0, objects: 1 };
         let _admitted = self.limits.admit(&known.bucket, one).await?;
         let entry = self
-            .telling(
-                &known,
-                (&input.bucket, &input.key),
-                crate::notify::How::Complete,
-                &by,
-            )
+            .telling(&known, (&input.bucket, &input.key), By::Complete, &by)
             .complete(upload, &named, &terms(&known, condition), whole)
             .await?;
         let mut out = CompleteMultipartUploadOutput {

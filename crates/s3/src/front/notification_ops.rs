@@ -179,7 +179,7 @@ fn said(owner: &str, of: &Notification) -> TopicConfiguration {
         .collect();
     TopicConfiguration {
         events: of.events.iter().cloned().map(Event::from).collect(),
-        filter: (!rules.is_empty()).then(|| NotificationConfigurationFilter {
+        filter: (!rules.is_empty()).then_some(NotificationConfigurationFilter {
             key: Some(S3KeyFilter {
                 filter_rules: Some(rules),
             }),

@@ -461,7 +461,7 @@ impl<P: Pool> Front<P> {
             )
         })?;
         let now = self.clock.now_ms() / 1000;
-        if !signed.seconds().is_some_and(|at| at.abs_diff(now) <= SKEW) {
+        if signed.seconds().is_none_or(|at| at.abs_diff(now) > SKEW) {
             return Err(refuse(
                 "RequestExpired",
                 "the request's date is not within 15 minutes of the gateway's",
