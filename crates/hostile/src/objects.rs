@@ -9,10 +9,13 @@ pub fn objects(input: &[u8]) -> bool {
     let Some((which, rest)) = input.split_first() else {
         return false;
     };
-    match which % 4 {
-        0 => testing::form(rest),
-        1 => testing::policy(rest),
-        3 => testing::swift(rest),
+    // What was found stays found: new ones come behind.
+    match (which % 4, which / 4 % 3) {
+        (_, 1) => testing::notifications(rest),
+        (_, 2) => testing::topics(rest),
+        (0, _) => testing::form(rest),
+        (1, _) => testing::policy(rest),
+        (3, _) => testing::swift(rest),
         _ => testing::encryption(rest),
     }
 }
@@ -26,6 +29,22 @@ fn form(fields: &[(&str, &str)], file: &str) -> String {
     format!(
         "{fields}--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a b.txt\"\r\nContent-Type: text/plain\r\n\r\n{file}\r\n--{boundary}--\r\n"
     )
+}
+
+/// Of notifications, and of topics.
+fn told() -> Vec<Vec<u8>> {
+    let notifications = [
+        "<NotificationConfiguration/>",
+        "<NotificationConfiguration xmlns=\"x\"><TopicConfiguration><Id>i</Id><Topic>arn:aws:sns:us-east-1:u:t</Topic><Event>s3:ObjectCreated:*</Event><Filter><S3Key><FilterRule><Name>prefix</Name><Value>a/</Value></FilterRule></S3Key></Filter></TopicConfiguration></NotificationConfiguration>",
+    ];
+    let topics = [
+        "Action=ListTopics&Version=2010-03-31",
+        "Action=CreateTopic&Name=t&Attributes.entry.1.key=push-endpoint&Attributes.entry.1.value=http%3A%2F%2Fh.test%2F",
+        "Action=SetTopicAttributes&TopicArn=arn%3Aaws%3Asns%3Aus-east-1%3Au%3At&AttributeName=OpaqueData&AttributeValue=x",
+    ];
+    let framed = |which: u8, text: &str| [&[which][..], text.as_bytes()].concat();
+    let notifications = notifications.iter().map(|t| framed(4, t));
+    notifications.chain(topics.iter().map(|t| framed(8, t))).collect()
 }
 
 /// Written by hand: recorded ones would hold keys.
@@ -83,5 +102,6 @@ pub fn seeds() -> Vec<Vec<u8>> {
         .chain(policies)
         .chain(texts.into_iter().map(|t| framed(2, t)))
         .chain(swifts.iter().map(|t| framed(3, (*t).to_string())))
+        .chain(told())
         .collect()
 }

@@ -3,7 +3,7 @@
 //! Whom HTTPS may trust is what the host does (its certificates, or those of `SSL_CERT_FILE`). Redirections are not followed, and
 //! nothing of the answer is read but its status. An error never has the URL's password.
 //!
-//! Bound: [`WITHIN`] for all of it.
+//! Bounds: [`WITHIN`] for all of it, or what [`Held`] says; of the answer's head [`HEAD_BYTES`].
 
 use crate::http::Wire;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -22,6 +22,30 @@ use std::time::Duration;
 use tokio_rustls::TlsConnector;
 
 pub const WITHIN: Duration = Duration::from_secs(20);
+const HEAD_BYTES: usize = 64 << 10;
+const ADDRESSES_MAX: usize = 16;
+
+/// Certificates of authorities, as they were read.
+#[derive(Clone)]
+pub struct Trust(Arc<ClientConfig>);
+
+impl Trust {
+    /// What the host trusts now.
+    pub fn of_host() -> Result<Self, String> {
+        Ok(Self(Arc::new(config()?)))
+    }
+}
+
+/// What a POST is held to.
+pub struct Held<'a> {
+    pub within: Duration,
+    /// None: it is read for this one.
+    pub trust: Option<&'a Trust>,
+    /// Where to connect to, the first that answers.
+    pub to: &'a [SocketAddr],
+    /// Also to what is this machine itself.
+    pub own: bool,
+}
 
 /// Where to, as it is read from a URL: `http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
 #[derive(Clone, PartialEq, Eq)]
@@ -63,6 +87,19 @@ impl Url {
         })
     }
 
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub fn is_tls(&self) -> bool {
+        self.tls
+    }
+
+    /// It has a user, and perhaps a password.
+    pub fn has_user(&self) -> bool {
+        self.user.is_some()
+    }
+
     /// For people: without user and password, and without the path, which often is a secret, too.
     fn place(&self) -> String {
         format!("{}:{}", self.host, self.port)
@@ -76,21 +113,57 @@ impl Url {
     }
 }
 
+/// Addresses of the URL's host. The lookup goes on when nobody waits for it any more.
+pub async fn addresses(url: &Url) -> Result<Vec<SocketAddr>, String> {
+    let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
+    Ok(found.map_err(|e| e.to_string())?.take(ADDRESSES_MAX).collect())
+}
+
 /// Posts `body`. An answer other than 2xx is an error.
 pub async fn post(url: &Url, content_type: &'static str, body: String) -> Result<(), String> {
-    let asked = task::timeout(WITHIN, exchange(url, content_type, body));
-    let status = asked
-        .await
-        .map_err(|_| format!("no answer of {} within {} s", url.place(), WITHIN.as_secs()))?
-        .map_err(|e| format!("{}: {e}", url.place()))?;
+    let asked = task::timeout(WITHIN, async {
+        let to = addresses(url).await?;
+        let held = Held {
+            within: WITHIN,
+            trust: None,
+            to: &to,
+            own: true,
+        };
+        exchange(url, content_type, body, &held).await
+    });
+    told(url, asked.await.map_err(|_| WITHIN))
+}
+
+/// The same, held to more.
+pub async fn post_held(
+    url: &Url,
+    content_type: &'static str,
+    body: String,
+    held: &Held<'_>,
+) -> Result<(), String> {
+    let asked = task::timeout(held.within, exchange(url, content_type, body, held)).await;
+    told(url, asked.map_err(|_| held.within))
+}
+
+/// What of an answer matters; none came within that time.
+fn told(url: &Url, answer: Result<Result<StatusCode, String>, Duration>) -> Result<(), String> {
+    let place = url.place();
+    let status = answer
+        .map_err(|within| format!("no answer of {place} within {} s", within.as_secs()))?
+        .map_err(|e| format!("{place}: {e}"))?;
     match status.is_success() {
         true => Ok(()),
-        false => Err(format!("{} answered {status}", url.place())),
+        false => Err(format!("{place} answered {status}")),
     }
 }
 
-async fn exchange(url: &Url, content_type: &'static str, body: String) -> Result<StatusCode, String> {
-    let wire = Wire::new(connect(url).await?);
+async fn exchange(
+    url: &Url,
+    content_type: &'static str,
+    body: String,
+    held: &Held<'_>,
+) -> Result<StatusCode, String> {
+    let wire = Wire::new(connect(held).await?);
     let mut request = Request::post(&url.path)
         .header(header::HOST, url.authority())
         .header(header::CONTENT_TYPE, content_type)
@@ -108,20 +181,22 @@ async fn exchange(url: &Url, content_type: &'static str, body: String) -> Result
         return send(wire, request).await;
     }
     let name = ServerName::try_from(url.host.clone()).map_err(|e| e.to_string())?;
-    let connector = TlsConnector::from(Arc::new(config()?));
-    let stream = connector.connect(name, TokioIo::new(wire)).await;
+    let trust = match held.trust {
+        Some(trust) => trust.0.clone(),
+        None => Arc::new(config()?),
+    };
+    let stream = TlsConnector::from(trust).connect(name, TokioIo::new(wire)).await;
     send(TokioIo::new(stream.map_err(|e| e.to_string())?), request).await
 }
 
-async fn connect(url: &Url) -> Result<Stream, String> {
-    let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
-    let mut said = "no address".to_string();
-    for addr in found
-        .map_err(|e| e.to_string())?
-        .take(4)
-        .collect::<Vec<SocketAddr>>()
-    {
-        match Stream::connect(addr).await {
+async fn connect(held: &Held<'_>) -> Result<Stream, String> {
+    let mut said = "no address that may be connected to".to_string();
+    for addr in held.to.iter().take(4) {
+        match Stream::connect(*addr).await {
+            // Who comes from the address that it goes to is at home.
+            Ok(stream) if !held.own && stream.local_addr().map_or(true, |own| own.ip() == addr.ip()) => {
+                said = "an address of this machine".into();
+            }
             Ok(stream) => return Ok(stream),
             Err(e) => said = e.to_string(),
         }
@@ -133,7 +208,9 @@ async fn send<W>(wire: W, request: Request<Full<Bytes>>) -> Result<StatusCode, S
 where
     W: hyper::rt::Read + hyper::rt::Write + Unpin,
 {
-    let (mut sender, connection) = http1::handshake(wire).await.map_err(|e| e.to_string())?;
+    let mut builder = http1::Builder::new();
+    let made = builder.max_buf_size(HEAD_BYTES).handshake(wire).await;
+    let (mut sender, connection) = made.map_err(|e| e.to_string())?;
     let answered = sender.send_request(request);
     tokio::pin!(answered, connection);
     let answer = tokio::select! {

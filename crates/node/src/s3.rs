@@ -99,6 +99,8 @@ impl S3Role {
             swift: self.options.swift.then(|| Swift {
                 url: self.options.swift_url.clone(),
             }),
+            endpoints: self.options.endpoints.clone(),
+            log_every: self.options.log_every,
         };
         let client = Client::connect(self.conf().await?)
             .await

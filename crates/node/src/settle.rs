@@ -90,6 +90,10 @@ pub struct S3Options {
     pub swift: bool,
     /// Where its clients are told that it is.
     pub swift_url: Option<String>,
+    /// Hosts that events may be sent to; empty: all but what is a machine's own.
+    pub endpoints: Vec<String>,
+    /// How often access logs become objects.
+    pub log_every: Duration,
 }
 
 /// Whether messenger v1 is spoken, too, as somebody wants it.

@@ -14,6 +14,7 @@
 use crate::buckets::Buckets;
 use crate::names::{NAME_MAX, check_name};
 use crate::rados::{Change, Look, PAGE, Pool};
+use crate::topics::Topics;
 use crate::{Clock, Error, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -139,6 +140,11 @@ impl<P: Pool> Accounts<P> {
             display: if display.is_empty() { id } else { display }.to_string(),
             created: self.clock.now_ms(),
         };
+        match self.user(id).await {
+            // What a removal that was cut off has left, or who made one meanwhile.
+            Err(Error::NoSuchUser) => self.remove_topics(id).await?,
+            other => return Err(other.map_or_else(|e| e, |_| Error::UserExists)),
+        }
         let key = self.new_key(id);
         let change = self
             .adding(&key)
@@ -226,7 +232,16 @@ impl<P: Pool> Accounts<P> {
             .unsetting(&of_user)
     }
 
-    /// With all keys; refused while there are buckets of this user's.
+    /// Who is made under a name that was another's shall not find his topics.
+    async fn remove_topics(&self, id: &str) -> Result<()> {
+        let topics = Topics::new(self.pool.clone(), self.clock.clone());
+        for topic in topics.of(id).await? {
+            topics.delete(id, &topic.name).await?;
+        }
+        Ok(())
+    }
+
+    /// With all keys and topics; refused while there are buckets of this user's.
     pub async fn remove(&self, id: &str, buckets: &Buckets<P>) -> Result<()> {
         for _ in 0..TRIES_MAX {
             let user = self.user(id).await?;
@@ -248,7 +263,8 @@ impl<P: Pool> Accounts<P> {
             change.unset.extend(self.swift_rows(id).await?);
             match self.pool.change(USERS, change).await {
                 Err(e) if e.is_conflict() => {}
-                other => return other,
+                Err(e) => return Err(e),
+                Ok(()) => return self.remove_topics(id).await,
             }
         }
         Err(Error::Conflict("others change the same user"))

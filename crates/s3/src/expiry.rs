@@ -16,6 +16,7 @@ use crate::buckets::{Buckets, Known};
 use crate::history::Versioning;
 use crate::index::Position;
 use crate::lifecycle::{self, Kind, Rule};
+use crate::notify::{Asker, How, Notice};
 use crate::objects::Objects;
 use crate::rados::{PAGE, Pool};
 use crate::record::{Entry, Older, Upload, escape, older_of, unescape, upload_of};
@@ -274,7 +275,7 @@ impl<P: Pool> Expiry<P> {
                 if self.buckets.get(name).await? != known.bucket {
                     return Ok(());
                 }
-                let acting = joined(self.begin(known, some, &moving), done);
+                let acting = joined(self.begin((name, known), some, &moving), done);
                 let held = (&mut *walk, &mut *taken);
                 match self.through(name, known, held, acting, &moving).await {
                     Ok(true) => {}
@@ -414,13 +415,17 @@ impl<P: Pool> Expiry<P> {
     }
 
     /// All of them are tried. Those of one key one after the other: they change the same rows.
-    fn begin(&self, known: &Known, some: &[Due], moving: &Arc<Turn>) -> Vec<Acting> {
+    fn begin(&self, (name, known): (&str, &Known), some: &[Due], moving: &Arc<Turn>) -> Vec<Acting> {
         let of_keys = some.chunk_by(|a, b| a.key() == b.key());
         if self.clock.now_ms() >= moving.until {
             moving.begin.close();
         }
         let begun = of_keys.map(|dues| {
-            let (objects, bucket) = (self.objects.clone(), known.bucket.id.clone());
+            let key = dues.first().map(Due::key).unwrap_or_default();
+            let of = (name, known.bucket.owner.as_str(), key);
+            let rules = &known.settings.of.notifications;
+            let notice = Notice::of(rules, of, How::Expire, &Asker::default());
+            let (objects, bucket) = (self.objects.telling(notice), known.bucket.id.clone());
             let (dues, versioning) = (dues.to_vec(), known.settings.of.versioning);
             let moving = moving.clone();
             task::spawn_local(async move {

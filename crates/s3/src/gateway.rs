@@ -6,7 +6,9 @@ use crate::buckets::{BUCKETS, Buckets, COUNTS};
 use crate::check::{Check, Report};
 use crate::classes::{CLASSES, Class, Classes, Opener};
 use crate::counts::Counter;
+use crate::courier::{Courier, Gatherer};
 use crate::data::DataStore;
+use crate::endpoints::Endpoints;
 use crate::expiry::Expiry;
 use crate::front::{Door, Front, Hosts, Keys, Settings};
 use crate::gc::Collector;
@@ -16,6 +18,7 @@ use crate::meters::Meters;
 use crate::objects::Objects;
 use crate::quota::{Limits, Quota};
 use crate::rate::Rates;
+use crate::topics::Topics;
 use crate::usage::Usage;
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
@@ -24,6 +27,7 @@ use metrics::Registry;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// Users, buckets and indexes: replicated, since it has omap.
@@ -99,7 +103,7 @@ pub async fn check(client: &Client, bucket: Option<&str>) -> Result<Report> {
     let data = DataStore::new(classes, index.clone(), clock.clone());
     let check = Check {
         buckets: Buckets::new(meta, index.clone(), clock.clone()),
-        objects: Objects { index, data, clock },
+        objects: Objects::new(index, data, clock),
     };
     check.run(bucket).await
 }
@@ -195,6 +199,8 @@ pub struct Gateway {
     /// Of buckets, and of websites.
     hosts: [Hosts; 2],
     usage_keep: Option<u64>,
+    log_every: Duration,
+    courier: Courier<IoCtx>,
     collector: Collector<IoCtx>,
 }
 
@@ -208,11 +214,10 @@ impl Gateway {
         let classes = classes(client, &meta, data, &clock);
         let data = DataStore::new(classes, index.clone(), clock.clone()).counted(&meters.rgw);
         let buckets = Buckets::new(meta.clone(), index.clone(), clock.clone());
-        let objects = Objects {
-            index: index.clone(),
-            data: data.clone(),
-            clock: clock.clone(),
-        };
+        let objects = Objects::new(index.clone(), data.clone(), clock.clone());
+        let topics = Topics::new(meta.clone(), clock.clone());
+        let endpoints = Endpoints::new(&settings.endpoints);
+        let gatherer = Gatherer::new(index.clone(), topics.clone(), clock.clone());
         let accounts = Accounts::new(meta.clone(), clock.clone());
         let counter = Counter::new(meta.clone(), index.clone(), clock.clone());
         let limits = Limits::new(meta.clone(), buckets.clone(), counter.clone(), clock.clone());
@@ -235,7 +240,10 @@ impl Gateway {
                 (meters, usage),
                 clock.clone(),
                 (day, keys, settings.swift.clone()),
+                (topics, endpoints.clone()),
             ),
+            log_every: settings.log_every,
+            courier: Courier::new(gatherer, endpoints.sender()),
             hosts: [&settings.domains, &settings.sites].map(|names| Hosts::new(names)),
             usage_keep: settings.usage_keep,
             collector: Collector {
@@ -258,8 +266,8 @@ impl Gateway {
     pub async fn serve(self, door: Door, stop: watch::Receiver<bool>) {
         crate::front::serve(
             door,
-            (self.front, self.hosts, self.usage_keep),
-            self.collector,
+            (self.front, self.hosts, (self.usage_keep, self.log_every)),
+            (self.collector, self.courier),
             stop,
         )
         .await;

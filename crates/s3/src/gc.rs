@@ -9,6 +9,7 @@
 //! Bounds: [`AT_ONCE`] rows at a time, a page of them in memory.
 
 use crate::buckets::{BURYING, Bucket, Buckets, MAKING};
+use crate::courier::KEPT_FOR;
 use crate::data::DataStore;
 use crate::expiry::{Done, Expiry};
 use crate::index::{Index, Located};
@@ -117,6 +118,9 @@ impl<P: Pool> Collector<P> {
     ) -> Result<Option<String>> {
         self.intents(&bucket.id, shard, round).await?;
         let seen = self.garbage(&bucket.id, shard, round).await?.seen;
+        if !seen.beside.0.is_empty() {
+            self.index.told().left.mark(&seen.shard);
+        }
         self.index.sweep(&seen.shard).await?;
         self.buckets.mend_shard(name, &bucket.id, &seen).await?;
         if self.index.was_left(&seen.state) {
@@ -226,7 +230,8 @@ impl<P: Pool> Collector<P> {
             0 => self.wait,
             _ => self.wait.max(MADE_WITHIN),
         };
-        if (since & !(BURYING | MAKING)) + wait > self.clock.now_ms() {
+        let at = since & !(BURYING | MAKING);
+        if at + wait > self.clock.now_ms() {
             return Ok(());
         }
         if since & BURYING == 0 && !self.buckets.bury(id, since).await? {
@@ -242,6 +247,11 @@ impl<P: Pool> Collector<P> {
             let walked = self.garbage(id, shard.as_deref(), round).await?;
             let swept = self.index.sweep(&walked.seen.shard).await?;
             alive += passed + walked.left + u64::from(!swept);
+            if !walked.seen.beside.0.is_empty() && at.saturating_add(KEPT_FOR) > self.clock.now_ms() {
+                // What was acknowledged is told, though the bucket is gone: the next round sees whether all of it is in queues.
+                self.index.told().left.mark(&walked.seen.shard);
+                alive += 1;
+            }
             alive += self.parts(id, shard.as_deref()).await?;
             match walked.seen.state.next {
                 Some(next) => shard = Some(next),

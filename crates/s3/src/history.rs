@@ -229,6 +229,15 @@ impl History {
         self.now.current.as_ref()
     }
 
+    /// When what is read of the key was put, or removed by a delete marker, at last; 0: nothing is there.
+    pub fn changed(&self) -> u64 {
+        let newest = self
+            .newest()
+            .map(|(_, older)| older.since.max(older.entry.modified));
+        let current = self.now.current.as_ref().map(|e| e.modified);
+        current.max(newest).unwrap_or(0)
+    }
+
     fn newest(&self) -> Option<(Order, &Older)> {
         self.now.others.iter().next().map(|(o, v)| (*o, v))
     }

@@ -5,20 +5,23 @@
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
 //! Rooms, from the bottom up: `rados` (what is asked of a pool), `place` with `record` (what is written), `seal` (encryption at rest) with `master`, `policy`, `cors`, `website` and `lifecycle` (what is allowed, what browsers get, and for how long), `classes` (which pool data are in), `index`, `data`, `history` (the versions of a key), `objects` with
-//! `multipart` and `moving`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `gc` and `check`, `meters` (what is counted), `survey` (what there is, for who looks), `usage` (what is written down of that), `container` and `subusers` (what Swift has beside), and the `front`, which alone knows of requests, S3's and Swift's.
+//! `multipart` and `moving`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `notify` with `topics`, `endpoints` and `courier` (what owners are told of changes), `gc` and `check`, `meters` (what is counted), `survey` (what there is, for who looks), `usage` and `logs` (what is written down of that), `container` and `subusers` (what Swift has beside), and the `front`, which alone knows of requests, S3's and Swift's.
 //!
 //! Not here: users of other systems (Keystone).
 
 mod accounts;
 mod amount;
 mod buckets;
+mod calendar;
 mod check;
 mod classes;
 mod clock;
 mod container;
 mod cors;
 mod counts;
+mod courier;
 mod data;
+mod endpoints;
 mod error;
 mod expiry;
 #[cfg(test)]
@@ -29,11 +32,13 @@ mod gc;
 mod history;
 mod index;
 mod lifecycle;
+mod logs;
 mod master;
 mod meters;
 mod moving;
 mod multipart;
 mod names;
+mod notify;
 mod objects;
 mod place;
 mod policy;
@@ -47,6 +52,7 @@ mod subusers;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod topics;
 mod usage;
 mod version;
 mod version_list;

@@ -6,6 +6,7 @@
 use crate::amount::Amount;
 use crate::data::{Claim, DataStore, Held, Stored};
 use crate::index::{Position, Verdict};
+use crate::notify::What;
 use crate::objects::{Objects, Terms};
 use crate::rados::{Change, Look, Pool};
 use crate::record::{
@@ -361,7 +362,9 @@ impl<P: Pool> Objects<P> {
                 return Ok(None);
             }
             terms.condition.check(history.current())?;
+            let after = history.changed();
             let put = history.put(entry.clone(), terms.versioning)?;
+            self.tell(key, after, What::Put(&put), change);
             change.unset.insert(upload_at.clone());
             change.counted = total(parts).less();
             for (number, part) in parts {

@@ -7,6 +7,7 @@
 use crate::data::{Claim, DataStore, Held, Stored};
 use crate::history::{Deleted, Found, History, Stop, Versioning, Which};
 use crate::index::{Index, Position, Verdict, View};
+use crate::notify::{self, Notice, What};
 use crate::rados::{Change, Look, Pool};
 use crate::record::{Attributes, Checksum, Entry, Older, entry_row, escape, unescape};
 use crate::seal::Sealed;
@@ -14,8 +15,9 @@ use crate::settings::DefaultRetention;
 use crate::version::Lock;
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
-use denc::Decode;
+use denc::{Decode, Encode};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// Keys and prefixes of one answer to a listing.
 pub const LIST_MAX: usize = 1000;
@@ -26,6 +28,8 @@ pub struct Objects<P> {
     pub index: Index<P>,
     pub data: DataStore<P>,
     pub clock: Clock,
+    /// What is told of changes; None: nobody wants to know.
+    pub notice: Option<Arc<Notice>>,
 }
 
 impl<P: Clone> Clone for Objects<P> {
@@ -34,6 +38,7 @@ impl<P: Clone> Clone for Objects<P> {
             index: self.index.clone(),
             data: self.data.clone(),
             clock: self.clock.clone(),
+            notice: self.notice.clone(),
         }
     }
 }
@@ -140,6 +145,33 @@ impl Terms {
 }
 
 impl<P: Pool> Objects<P> {
+    pub fn new(index: Index<P>, data: DataStore<P>, clock: Clock) -> Self {
+        Self {
+            index,
+            data,
+            clock,
+            notice: None,
+        }
+    }
+
+    /// The same, for one change, which is told of.
+    pub fn telling(&self, notice: Option<Notice>) -> Self {
+        Self {
+            notice: notice.map(Arc::new),
+            ..self.clone()
+        }
+    }
+
+    /// Has the change tell of itself, if somebody wants to know. `after`: when the key was changed before (milliseconds since 1970), as far as is known.
+    pub(crate) fn tell(&self, key: &str, after: u64, what: What<'_>, change: &mut Change) {
+        let Some(notice) = &self.notice else { return };
+        let told = self.index.told();
+        let number = told.next(&self.clock, after);
+        if let Some(event) = notice.event(key, what, self.clock.now_ms(), number) {
+            change.set.insert(told.row(&self.clock, number), event.to_bytes());
+        }
+    }
+
     pub async fn entry(&self, bucket: &str, key: &str) -> Result<Entry> {
         let entry = self.index.get_one(bucket, key, entry_row(key)).await?;
         entry.ok_or(Error::NoSuchKey)
@@ -189,6 +221,10 @@ impl<P: Pool> Objects<P> {
                 };
                 let mut change =
                     history.change(|data, size, later| self.data.garbage_later(data, size, later));
+                let tells = more.set.keys().any(|r| r.first() == Some(&notify::CLASS));
+                if tells && self.index.told().is_full(view.shard) {
+                    return Err(Error::Busy("events of changes before wait to be told"));
+                }
                 change.counted += more.counted;
                 change.set.extend(more.set);
                 change.unset.extend(more.unset);
@@ -227,10 +263,18 @@ impl<P: Pool> Objects<P> {
             sealed: new.sealed,
         };
         let claim = new.stored.claim;
-        let put = self.change((bucket, key), Look::default(), claim.clone(), |_, history, _| {
-            terms.condition.check(history.current())?;
-            Ok(Some(history.put(entry.clone(), terms.versioning)?))
-        });
+        let put = self.change(
+            (bucket, key),
+            Look::default(),
+            claim.clone(),
+            |_, history, change| {
+                terms.condition.check(history.current())?;
+                let after = history.changed();
+                let put = history.put(entry.clone(), terms.versioning)?;
+                self.tell(key, after, What::Put(&put), change);
+                Ok(Some(put))
+            },
+        );
         match put.await {
             Ok(put) => put.ok_or(Error::Busy("others change the same key")),
             Err(e) => {
@@ -246,10 +290,10 @@ impl<P: Pool> Objects<P> {
         &self,
         bucket: &str,
         key: &str,
-        mut decide: impl FnMut(&mut History) -> std::result::Result<Option<T>, Stop>,
+        mut decide: impl FnMut(&mut History, &mut Change) -> std::result::Result<Option<T>, Stop>,
     ) -> Result<Option<T>> {
-        let altered = self.change((bucket, key), Look::default(), None, |_, history, _| {
-            decide(history)
+        let altered = self.change((bucket, key), Look::default(), None, |_, history, change| {
+            decide(history, change)
         });
         altered.await
     }
@@ -262,29 +306,54 @@ impl<P: Pool> Objects<P> {
         which: Which,
         change: impl Fn(&mut Entry) -> Result<()>,
     ) -> Result<Entry> {
-        let amended = self.alter(bucket, key, |history| {
-            Ok(Some(history.amend(which, |e| change(e))?))
+        let amended = self.alter(bucket, key, |history, more| {
+            let after = history.changed();
+            let entry = history.amend(which, |e| change(e))?;
+            self.tell(key, after, What::Amended(&entry), more);
+            Ok(Some(entry))
         });
         amended.await?.ok_or(Error::NoSuchKey)
     }
 
     /// What a delete does to a key, or to one version of it.
     pub async fn delete(&self, bucket: &str, key: &str, which: Which, terms: &Terms) -> Result<Deleted> {
-        let deleted = self.alter(bucket, key, |history| {
-            let condition = &terms.condition;
+        let deleted = self.alter(bucket, key, |history, change| {
+            let (condition, after) = (&terms.condition, history.changed());
             Ok(Some(match which {
                 Which::Current => {
                     condition.check(history.current())?;
-                    history.delete(terms.versioning)?
+                    let deleted = history.delete(terms.versioning)?;
+                    self.tell_deleted(key, after, deleted, change);
+                    deleted
                 }
                 _ => {
                     let target = history.find(which)?.filter(|(marker, _)| !marker);
                     condition.check(target.map(|(_, entry)| entry))?;
-                    history.remove(which, terms.bypass)?
+                    let deleted = history.remove(which, terms.bypass)?;
+                    if deleted.there {
+                        self.tell(key, after, What::Removed(deleted.version), change);
+                    }
+                    deleted
                 }
             }))
         });
         Ok(deleted.await?.unwrap_or_default())
+    }
+
+    /// Of a delete without an id.
+    fn tell_deleted(&self, key: &str, after: u64, deleted: Deleted, change: &mut Change) {
+        match deleted {
+            Deleted {
+                marker: true,
+                version,
+                ..
+            } => self.tell(key, after, What::Marked(version), change),
+            Deleted {
+                there: true, version, ..
+            } => self.tell(key, after, What::Removed(version), change),
+            // Nothing was there: nothing was changed.
+            _ => {}
+        }
     }
 
     /// What a delete does, if the current version is this very one. False: it is another, or none, by now.
@@ -295,9 +364,14 @@ impl<P: Pool> Objects<P> {
         seen: &Entry,
         versioning: Versioning,
     ) -> Result<bool> {
-        let deleted = self.alter(bucket, key, |history| match history.current() == Some(seen) {
-            true => Ok(Some(history.delete(versioning)?)),
-            false => Ok(None),
+        let deleted = self.alter(bucket, key, |history, change| {
+            if history.current() != Some(seen) {
+                return Ok(None);
+            }
+            let after = history.changed();
+            let deleted = history.delete(versioning)?;
+            self.tell_deleted(key, after, deleted, change);
+            Ok(Some(deleted))
         });
         Ok(deleted.await?.is_some())
     }
@@ -315,13 +389,16 @@ impl<P: Pool> Objects<P> {
             0 => Look::default(),
             keep => History::look_newest(key, u64::from(keep) + 1),
         };
-        let removed = self.change((bucket, key), look, None, |_, history, _| {
+        let removed = self.change((bucket, key), look, None, |_, history, change| {
             let same = history.other(version.order)? == Some(seen);
             let kept = history.newer(version.order) < keep as usize;
             if !same || kept || (seen.since == 0 && !history.is_alone()) {
                 return Ok(None);
             }
-            Ok(Some(history.remove(which, false)?))
+            let after = history.changed();
+            let deleted = history.remove(which, false)?;
+            self.tell(key, after, What::Removed(deleted.version), change);
+            Ok(Some(deleted))
         });
         match removed.await {
             Err(Error::Locked) => Ok(false),

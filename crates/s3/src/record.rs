@@ -11,6 +11,7 @@
 //! p K 00 01 U N Part N of it (five digits)
 //! i T           Intent: data under this tag is being written, and nobody refers to it yet
 //! g T           Garbage: data under this tag that nobody refers to any more
+//! n G N         Event, of a change of a key (`notify`): it is told, then goes
 //! d ROW         ROW was changed while the shard is being copied
 //! t NAME        (since): the shard NAME was made to take the upper half, and is not used
 //! ```

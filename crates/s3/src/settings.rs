@@ -7,6 +7,8 @@
 use crate::container::{Container, Grants};
 use crate::history::Versioning;
 use crate::lifecycle::{DAY, Rule};
+use crate::logs::Logging;
+use crate::notify::Notification;
 use crate::policy::Policy;
 use crate::version::Retention;
 use crate::website::Website;
@@ -59,6 +61,10 @@ pub struct Settings {
     pub website: Option<Website>,
     /// What is set of it as a container of Swift.
     pub container: Option<Container>,
+    /// What is told of changes, and to whom.
+    pub notifications: Vec<Notification>,
+    /// Where lines of what is asked of it go.
+    pub logging: Option<Logging>,
 }
 
 /// What is put without a retention of its own has this one.
@@ -114,13 +120,15 @@ fn years_after(ms: u64, years: u64) -> u64 {
         .saturating_add_signed(shift * DAY as i64)
 }
 
-const KNOWN: u8 = 7;
+const KNOWN: u8 = 8;
 const WITH_POLICY: u8 = 2;
 const WITH_LIFECYCLE: u8 = 3;
 const WITH_VERSIONING: u8 = 4;
 const WITH_ENCRYPTION: u8 = 5;
 const WITH_WEBSITE: u8 = 6;
 const WITH_CONTAINER: u8 = 7;
+/// And of logging.
+const WITH_NOTIFICATIONS: u8 = 8;
 
 impl Encode for Settings {
     /// Under the first version that has all that is set.
@@ -128,6 +136,7 @@ impl Encode for Settings {
         let rights = !self.policy.is_empty() || self.block.is_some();
         let versions = self.versioning != Versioning::Off || self.lock.is_some();
         let version = match (self.lifecycle.is_empty(), rights) {
+            _ if !self.notifications.is_empty() || self.logging.is_some() => WITH_NOTIFICATIONS,
             _ if self.container.is_some() => WITH_CONTAINER,
             _ if self.website.is_some() => WITH_WEBSITE,
             _ if self.encrypt => WITH_ENCRYPTION,
@@ -157,6 +166,10 @@ impl Encode for Settings {
             }
             if version >= WITH_CONTAINER {
                 w.put(&self.container);
+            }
+            if version >= WITH_NOTIFICATIONS {
+                w.put(&self.notifications);
+                w.put(&self.logging);
             }
         });
     }
@@ -188,6 +201,10 @@ impl Decode for Settings {
             }
             if version >= WITH_CONTAINER {
                 settings.container = r.get()?;
+            }
+            if version >= WITH_NOTIFICATIONS {
+                settings.notifications = r.get()?;
+                settings.logging = r.get()?;
             }
             Ok(settings)
         })
@@ -308,9 +325,38 @@ mod tests {
             }),
             ..lock.clone()
         };
+        let notifications = Settings {
+            notifications: vec![Notification {
+                id: "i".into(),
+                topic: "t".into(),
+                events: vec!["s3:ObjectCreated:*".into()],
+                prefix: "p".into(),
+                suffix: String::new(),
+            }],
+            ..Settings::default()
+        };
+        let logging = Settings {
+            logging: Some(Logging {
+                target: "t".into(),
+                prefix: "p".into(),
+            }),
+            ..Settings::default()
+        };
         assert_eq!((first(&website), first(&container)), (6, 7));
+        assert_eq!((first(&notifications), first(&logging)), (8, 8));
         for settings in [
-            container, cors, policy, block, lifecycle, both, versions, lock, encrypt, website,
+            logging,
+            notifications,
+            container,
+            cors,
+            policy,
+            block,
+            lifecycle,
+            both,
+            versions,
+            lock,
+            encrypt,
+            website,
         ] {
             let bytes = settings.to_bytes();
             assert_eq!(bytes[0], bytes[1]);

@@ -5,6 +5,7 @@ mod counts;
 mod expiry;
 mod left;
 mod moving;
+mod notify;
 mod sealed;
 mod survey;
 mod swift;
@@ -13,6 +14,7 @@ mod versions;
 
 use crate::buckets::{BUCKETS, Buckets, COUNTS};
 use crate::classes::CLASSES;
+use crate::courier::Gatherer;
 use crate::data::{DataStore, Digests};
 use crate::expiry::{Done, Expiry};
 use crate::fake::Fake;
@@ -22,6 +24,7 @@ use crate::index::Index;
 use crate::multipart::{Named, Whole};
 use crate::objects::{Condition, Item, Listing, New, Objects, Terms};
 use crate::record::{Attributes, Data, Phase, STRIPE};
+use crate::topics::Topics;
 use crate::{Error, Result, accounts};
 use bytes::Bytes;
 use futures_core::Stream;
@@ -67,7 +70,7 @@ impl Gate {
         let data = DataStore::new(pool.classes(), index.clone(), clock.clone());
         Self {
             buckets: Buckets::new(pool.clone(), index.clone(), clock.clone()),
-            objects: Objects { index, data, clock },
+            objects: Objects::new(index, data, clock),
             pool,
             day: crate::lifecycle::DAY,
         }
@@ -130,6 +133,11 @@ impl Gate {
             // What fails is tried again when more was added.
             let _ = self.objects.index.tend(&shard).await;
         }
+    }
+
+    fn gatherer(&self) -> Gatherer<Fake> {
+        let (index, clock) = (self.objects.index.clone(), self.objects.clock.clone());
+        Gatherer::new(index, Topics::new(self.pool.clone(), clock.clone()), clock)
     }
 
     fn collector(&self, wait: u64) -> Collector<Fake> {

@@ -147,6 +147,8 @@ fn s3(args: &args::Up) -> Option<node::S3Options> {
         master_keys: args.s3_tuning.master_keys.clone(),
         swift: args.s3_tuning.swift,
         swift_url: args.s3_tuning.swift_url.clone(),
+        endpoints: args.s3_tuning.endpoints.clone(),
+        log_every: Duration::from_secs(args.s3_tuning.log_every),
     })
 }
 

@@ -1,5 +1,6 @@
 //! Who asks, as a request carries it along.
 
+use crate::logs::Logging;
 use crate::rate::Payer;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,6 +40,8 @@ pub struct Notes {
     /// The bucket that it names, and whose that is, if it is there.
     pub bucket: Option<String>,
     pub owner: Option<String>,
+    /// Where the bucket's access log goes, if it has one.
+    pub logging: Option<Logging>,
 }
 
 /// The same, for whoever sees its answer. Clones are the same.

@@ -10,6 +10,7 @@ use super::{Front, who};
 use crate::Error;
 use crate::buckets::Known;
 use crate::history::{Deleted, Which};
+use crate::notify::{Asker, How};
 use crate::objects::{Condition, Terms};
 use crate::policy::Action;
 use crate::rados::Pool;
@@ -43,6 +44,7 @@ impl<P: Pool> Front<P> {
         let known = self.permitted(&req, &ask).await?;
         let of = (req.input.bucket.as_str(), req.input.key.as_str(), which);
         let bypass = self.bypasses(&req, &known, of, req.input.bypass_governance_retention)?;
+        let by = self.asker(&req);
         let input = req.input;
         let condition = Condition {
             matches: etags(input.if_match.as_ref()),
@@ -53,7 +55,8 @@ impl<P: Pool> Front<P> {
             bypass,
             ..terms(&known, condition)
         };
-        let deleted = self.objects.delete(id, &input.key, which, &terms).await?;
+        let objects = self.telling(&known, (&input.bucket, &input.key), How::Delete, &by);
+        let deleted = objects.delete(id, &input.key, which, &terms).await?;
         Ok(DeleteObjectOutput {
             delete_marker: deleted.marker.then_some(true),
             version_id: input.version_id.or(deleted.version.map(|v| v.to_string())),
@@ -76,6 +79,7 @@ impl<P: Pool> Front<P> {
             ));
         }
         let (mut deleted, mut errors) = (Vec::new(), Vec::new());
+        let by = (req.input.bucket.clone(), self.asker(&req));
         for some in delete.objects.chunks(DELETE_AT_ONCE) {
             let now = self.clock.now_ms();
             if now.abs_diff(since) >= KNOWN_FOR {
@@ -91,12 +95,12 @@ impl<P: Pool> Front<P> {
                     io::task::yield_now().await;
                     asked.push((object.clone(), self.may_delete(&req, &known, object)));
                 }
-                let (front, known) = (self.clone(), known.clone());
+                let (front, known, by) = (self.clone(), known.clone(), by.clone());
                 begun.push(io::task::spawn_local(async move {
                     let mut done = Vec::with_capacity(asked.len());
                     for (object, how) in asked {
                         let deleted = match how {
-                            Ok(how) => front.delete_one(&known, &object, how).await,
+                            Ok(how) => front.delete_one(&known, &object, how, &by).await,
                             Err(e) => Err(e),
                         };
                         done.push((object, deleted));
@@ -144,6 +148,7 @@ impl<P: Pool> Front<P> {
         known: &Known,
         object: &ObjectIdentifier,
         (which, bypass): (Which, bool),
+        (bucket, by): &(String, Asker),
     ) -> S3Result<Deleted> {
         let etag = object.e_tag.as_ref().map(|e| e.value().to_string());
         let condition = Condition {
@@ -155,7 +160,7 @@ impl<P: Pool> Front<P> {
             ..terms(known, condition)
         };
         Ok(self
-            .objects
+            .telling(known, (bucket, &object.key), How::Delete, by)
             .delete(&known.bucket.id, &object.key, which, &terms)
             .await?)
     }

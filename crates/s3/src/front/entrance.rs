@@ -8,13 +8,14 @@ use super::counted::{Counted, Told};
 use super::customer::hide_keys;
 use super::hosts::Hosts;
 use super::kinds::{kind, place};
+use super::logging_ops::Seen;
 use super::object_ops::length;
 use super::pace::Paced;
 use super::raw::{Kept, Raw};
 use super::swift::path::{self as swift_path, Target};
 use super::texts::{path_decoded, url_decoded};
 use super::website_ops::Asked as Browser;
-use super::{Front, service};
+use super::{Front, logging_ops, service, topic_ops};
 use crate::meters::{Answered, End};
 use crate::rados::Pool;
 use crate::usage::Sums;
@@ -61,14 +62,16 @@ fn is_form<B>(request: &hyper::Request<B>) -> bool {
     request.method() == Method::POST && types.iter().any(starts)
 }
 
-/// What is read a second time: what removes objects, what keeps them, and where browsers are sent.
-const KEPT: [&str; 7] = [
+/// What is read a second time: what removes objects, what keeps them, where browsers are sent, and what is told.
+const KEPT: [&str; 9] = [
     "delete",
     "encryption",
     "lifecycle",
     "object-lock",
     "retention",
     "legal-hold",
+    "logging",
+    "notification",
     "website",
 ];
 
@@ -162,6 +165,8 @@ impl<P: Pool> Entrance<P> {
         // What is around the chunks of a body is not what was brought.
         let most = length(None, request.headers()).unwrap_or(u64::MAX);
         noted.lock().bucket = self.bucket(&request);
+        let by_host = self.bucket_of_host(&request).is_some();
+        let seen = Seen::of(&request, (peer, by_host), clock);
         let answer = self.answer_to(request, peer, (&noted, &came)).await?;
         let notes = noted.take();
         let how = Answered {
@@ -174,7 +179,9 @@ impl<P: Pool> Entrance<P> {
             took: clock.monotonic().saturating_sub(began),
             brought: came.load(Ordering::Relaxed).min(most),
         };
-        let told = self.told(&notes, &how);
+        let of = (&self.front.logs, clock);
+        let line = logging_ops::told(of, &seen, (&notes, &how), &answer);
+        let told = logging_ops::both(self.told(&notes, &how), line);
         let sent = meters.answered(&how, clock.now_ms());
         Ok(answer.map(|body| Counted::new(body, sent, active, told)))
     }
@@ -212,6 +219,12 @@ impl<P: Pool> Entrance<P> {
             let body = Paced::new(body, self.front.clock.clone()).counted(came);
             let of = (parts, s3s::Body::http_body(body));
             return Ok(self.front.swift_answer(target, of, noted, peer).await);
+        }
+        if self.bucket_of_host(&request).is_none() && topic_ops::is_of_topics(&request) {
+            let (parts, body) = request.into_parts();
+            let body = Paced::new(body, self.front.clock.clone()).counted(came);
+            let body = s3s::Body::http_body(body);
+            return Ok(self.front.of_topics(parts, body, noted).await);
         }
         if is_form(&request) {
             let bucket = self.bucket(&request);

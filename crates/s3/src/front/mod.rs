@@ -22,7 +22,9 @@ mod kinds;
 mod lifecycle_ops;
 mod listing;
 mod lock_ops;
+mod logging_ops;
 mod multipart_ops;
+mod notification_ops;
 mod object_ops;
 mod pace;
 mod permit;
@@ -38,6 +40,7 @@ mod swift;
 pub mod testing;
 mod texts;
 mod times;
+mod topic_ops;
 mod v2;
 mod version_ops;
 mod website_ops;
@@ -48,6 +51,8 @@ pub use serve::{Door, Settings, serve};
 use crate::accounts::Accounts;
 use crate::buckets::{Bucket, Buckets};
 use crate::counts::Counter;
+use crate::endpoints::Endpoints;
+use crate::logs::Logs;
 use crate::master::Masters;
 use crate::meters::Meters;
 use crate::objects::Objects;
@@ -55,6 +60,7 @@ use crate::quota::Limits;
 use crate::rados::Pool;
 use crate::rate::Rates;
 use crate::settings::Settings as BucketSettings;
+use crate::topics::Topics;
 use crate::usage::Usage;
 use crate::{Clock, Error};
 use caller::Identity;
@@ -81,6 +87,10 @@ pub struct Front<P> {
     keys: Keys,
     /// None: S3 alone is served.
     swift: Option<Swift>,
+    topics: Topics<P>,
+    /// Where events may be sent to.
+    endpoints: Endpoints,
+    logs: Logs,
 }
 
 /// What is done with keys.
@@ -114,6 +124,9 @@ impl<P: Clone> Clone for Front<P> {
             day: self.day,
             keys: self.keys.clone(),
             swift: self.swift.clone(),
+            topics: self.topics.clone(),
+            endpoints: self.endpoints.clone(),
+            logs: self.logs.clone(),
         }
     }
 }
@@ -144,6 +157,7 @@ impl<P: Pool> Front<P> {
         (meters, usage): (Meters, Option<Usage<P>>),
         clock: Clock,
         (day, keys, swift): (u64, Keys, Option<Swift>),
+        (topics, endpoints): (Topics<P>, Endpoints),
     ) -> Self {
         Self {
             accounts,
@@ -158,6 +172,9 @@ impl<P: Pool> Front<P> {
             day,
             keys,
             swift,
+            topics,
+            endpoints,
+            logs: Logs::default(),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::Error;
 use crate::amount::Amount;
 use crate::buckets::Bucket;
 use crate::multipart::{Named, PARTS_MAX, Whole};
+use crate::notify::How as By;
 use crate::objects::Condition;
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
@@ -266,6 +267,7 @@ impl<P: Pool> Front<P> {
     ) -> S3Result<CompleteMultipartUploadOutput> {
         let ask = Ask::object(Action::PutObject, &req.input.bucket, &req.input.key).of_upload();
         let known = self.permitted(&req, &ask).await?;
+        let by = self.asker(&req);
         let input = req.input;
         let mut named = Vec::new();
         for part in input.multipart_upload.and_then(|m| m.parts).unwrap_or_default() {
@@ -295,7 +297,7 @@ impl<P: Pool> Front<P> {
         let one = Amount { bytes: 0, objects: 1 };
         let _admitted = self.limits.admit(&known.bucket, one).await?;
         let entry = self
-            .objects
+            .telling(&known, (&input.bucket, &input.key), By::Complete, &by)
             .complete(upload, &named, &terms(&known, condition), whole)
             .await?;
         let mut out = CompleteMultipartUploadOutput {

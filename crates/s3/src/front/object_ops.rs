@@ -15,6 +15,7 @@ use crate::amount::Amount;
 use crate::buckets::Known;
 use crate::data::{Chunk, Reader};
 use crate::history::{Found, Versioning, Which};
+use crate::notify::{Asker, How};
 use crate::objects::{Condition, New, Terms};
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
@@ -228,6 +229,8 @@ impl<P: Pool> Front<P> {
         let (known, begun) = (self.permitted(&req, &ask).await?, self.clock.now_ms());
         refuse_unbuilt(&req.headers)?;
         let placed = self.class(&req.headers).await?;
+        let form = req.method == hyper::Method::POST;
+        let by = (if form { How::Post } else { How::Put }, self.asker(&req));
         let seal = self.new_seal(&req, &known, &req.input.key)?;
         let trailers = req.trailing_headers.take();
         let input = &mut req.input;
@@ -265,7 +268,7 @@ impl<P: Pool> Front<P> {
             )
             .await?;
         let to = (input.bucket.as_str(), input.key.as_str());
-        let (entry, known) = self.commit((known, begun), to, new, condition).await?;
+        let (entry, known) = self.commit((known, begun), to, new, condition, by).await?;
         let mut out = PutObjectOutput {
             e_tag: etag(&entry.etag),
             version_id: version_of(&known, &entry),
@@ -284,6 +287,7 @@ impl<P: Pool> Front<P> {
         (bucket, key): (&str, &str),
         new: New,
         condition: Condition,
+        (how, by): (How, Asker),
     ) -> S3Result<(Entry, Known)> {
         let admitted = async {
             let known = self.still(known, bucket, begun).await?;
@@ -299,7 +303,8 @@ impl<P: Pool> Front<P> {
             }
         };
         let terms = terms(&known, condition);
-        let entry = self.objects.put(&known.bucket.id, key, new, &terms).await?;
+        let objects = self.telling(&known, (bucket, key), how, &by);
+        let entry = objects.put(&known.bucket.id, key, new, &terms).await?;
         Ok((entry, known))
     }
 
@@ -613,7 +618,7 @@ impl<P: Pool> Front<P> {
             .with(Key::StorageClass, class_named(&req.headers));
         let (known, begun) = (self.permitted(&req, &ask).await?, self.clock.now_ms());
         refuse_unbuilt(&req.headers)?;
-        let placed = self.class(&req.headers).await?;
+        let (placed, by) = (self.class(&req.headers).await?, (How::Copy, self.asker(&req)));
         check_key(&req.input.key)?;
         let replaces = |d: &TaggingDirective| d.as_str() == TaggingDirective::REPLACE;
         let tags = !input.tagging_directive.as_ref().is_some_and(replaces);
@@ -644,7 +649,9 @@ impl<P: Pool> Front<P> {
                 (attributes, placed, lock, seal),
             )
             .await?;
-        let (entry, known) = self.commit((known, begun), of, new, Condition::default()).await?;
+        let (entry, known) = self
+            .commit((known, begun), of, new, Condition::default(), by)
+            .await?;
         let mut result = CopyObjectResult {
             e_tag: etag(&entry.etag),
             last_modified: Some(timestamp(entry.modified)),

@@ -141,6 +141,7 @@ impl<P: Pool> Front<P> {
             && notes.bucket.as_deref() == Some(name)
         {
             notes.owner = Some(known.bucket.owner.clone());
+            notes.logging.clone_from(&known.settings.of.logging);
         }
         expect_owner(req, "x-amz-expected-bucket-owner", &known.bucket)?;
         Ok(known)

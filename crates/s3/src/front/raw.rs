@@ -134,6 +134,24 @@ pub(super) fn check(xml: &[u8], leaves: &[(&str, Leaf)]) -> Result<(), String> {
     }
 }
 
+/// An error in a sentence where an element has a name that is none of these.
+pub(super) fn check_names(xml: &[u8], names: &[&str]) -> Result<(), String> {
+    let mut reader = Reader::from_reader(xml);
+    loop {
+        match reader.read_event().map_err(|e| e.to_string())? {
+            Event::Start(start) | Event::Empty(start) => {
+                let name = start.local_name();
+                if !names.iter().any(|n| n.as_bytes() == name.as_ref()) {
+                    let name = String::from_utf8_lossy(name.as_ref());
+                    return Err(format!("'{name}' is not known here"));
+                }
+            }
+            Event::Eof => return Ok(()),
+            _ => {}
+        }
+    }
+}
+
 fn judge(element: &Element, leaves: &[(&str, Leaf)]) -> Result<(), String> {
     let name = String::from_utf8_lossy(&element.name);
     let leaf = leaves.iter().find(|(leaf, _)| *leaf == name).map(|l| l.1);

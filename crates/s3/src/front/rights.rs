@@ -6,6 +6,7 @@ use super::errors::not_built;
 use super::object_ops::version_of;
 use super::permit::{Ask, check_public};
 use super::texts::owner;
+use crate::notify::How;
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
 use s3s::dto::*;
@@ -53,7 +54,12 @@ impl<P: Pool> Front<P> {
             ));
         }
         let tags = check_tags(tags)?;
-        let amended = self.objects.amend(&known.bucket.id, key, which, |e| {
+        let how = match action {
+            Action::PutObjectTagging => How::Tag,
+            _ => How::Untag,
+        };
+        let objects = self.telling(&known, (bucket, key), how, &self.asker(req));
+        let amended = objects.amend(&known.bucket.id, key, which, |e| {
             e.attributes.tags.clone_from(&tags);
             Ok(())
         });

@@ -9,6 +9,7 @@ use super::hosts::Hosts;
 use super::{Front, Swift};
 use crate::buckets::Buckets;
 use crate::counts::{Counter, FLUSH_EVERY};
+use crate::courier::Courier;
 use crate::gc::Collector;
 use crate::index::Index;
 use crate::master::Masters;
@@ -18,7 +19,7 @@ use hyper::header::HeaderValue;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use io::socket::{Acceptor, Stream};
-use io::task;
+use io::task::{self, TaskHandle};
 use net::http::{Timer, Wire};
 use net::tls::Certificate;
 use std::pin::pin;
@@ -37,6 +38,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const COUNT_EVERY: Duration = Duration::from_secs(60);
 /// How often is looked for days of the usage log that are old enough to go.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60 * 60);
+/// How often is looked for access logs that are to become objects.
+const ROLL_TICK: Duration = Duration::from_secs(1);
 /// How often is looked for shards that have grown.
 const TEND_EVERY: Duration = Duration::from_millis(250);
 
@@ -61,6 +64,10 @@ pub struct Settings {
     pub masters: Masters,
     /// Swift, too; None: S3 alone.
     pub swift: Option<Swift>,
+    /// Hosts that events may be sent to; empty: all but what is a machine's own.
+    pub endpoints: Vec<String>,
+    /// How often access logs become objects.
+    pub log_every: Duration,
 }
 
 impl Default for Settings {
@@ -75,6 +82,8 @@ impl Default for Settings {
             plain_keys: false,
             masters: Masters::default(),
             swift: None,
+            endpoints: Vec::new(),
+            log_every: Duration::from_secs(300),
         }
     }
 }
@@ -85,8 +94,8 @@ pub type Door = (Acceptor, Option<Certificate>);
 /// Serves until `stop` turns true.
 pub async fn serve<P: Pool>(
     (acceptor, certificate): Door,
-    (front, [hosts, sites], usage_keep): (Front<P>, [Hosts; 2], Option<u64>),
-    collector: Collector<P>,
+    (front, [hosts, sites], (usage_keep, log_every)): (Front<P>, [Hosts; 2], (Option<u64>, Duration)),
+    (collector, courier): (Collector<P>, Courier<P>),
     mut stop: watch::Receiver<bool>,
 ) {
     let tending = task::spawn_local(tend(collector.index.clone()));
@@ -100,6 +109,13 @@ pub async fn serve<P: Pool>(
             task::spawn_local(expire(usage, keep)),
         )
     });
+    let logs = (
+        task::spawn_local(roll(front.clone(), log_every, stop.clone())),
+        front.clone(),
+    );
+    let (gatherer, rest) = (courier.gatherer().clone(), courier.gatherer().clone());
+    let gathering = task::spawn_local(async move { gatherer.run().await });
+    let telling = task::spawn_local(async move { courier.run().await });
     let collector = Arc::new(collector);
     let collecting = task::spawn_local(collect(collector.clone()));
     let expiring = task::spawn_local(end_terms(collector));
@@ -114,6 +130,7 @@ pub async fn serve<P: Pool>(
         }
     }
     tending.abort();
+    telling.abort();
     collecting.abort();
     expiring.abort();
     counting.abort();
@@ -128,17 +145,34 @@ pub async fn serve<P: Pool>(
     if task::timeout(STOP_WITHIN, ended).await.is_err() {
         tracing::info!("s3: requests under way are cut off");
     }
-    if let Ok(Err(e)) = task::timeout(STOP_WITHIN, last.flush()).await {
+    gathering.abort();
+    if task::timeout(STOP_WITHIN, rest.rest()).await.is_err() {
+        tracing::info!("s3: events are left for another gateway");
+    }
+    last_writes(last, logs, writing.zip(usage)).await;
+}
+
+/// What was gathered of requests that have ended.
+async fn last_writes<P: Pool>(
+    counter: Counter<P>,
+    (mut rolling, front): (TaskHandle<()>, Front<P>),
+    usage: Option<(TaskHandle<()>, Usage<P>)>,
+) {
+    // The objects that it puts are counted.
+    if task::timeout(STOP_WITHIN, &mut rolling).await.is_err() {
+        rolling.abort();
+    }
+    if task::timeout(STOP_WITHIN, front.roll_out()).await.is_err() {
+        tracing::warn!("s3: access logs that were not put in time are lost");
+    }
+    if let Ok(Err(e)) = task::timeout(STOP_WITHIN, counter.flush()).await {
         tracing::warn!("s3: counts of buckets: {e}");
     }
-    if let Some(mut writing) = writing
-        && task::timeout(STOP_WITHIN, &mut writing).await.is_err()
-    {
+    let Some((mut writing, usage)) = usage else { return };
+    if task::timeout(STOP_WITHIN, &mut writing).await.is_err() {
         writing.abort();
     }
-    if let Some(usage) = usage
-        && let Ok(Err(e)) = task::timeout(STOP_WITHIN, usage.flush()).await
-    {
+    if let Ok(Err(e)) = task::timeout(STOP_WITHIN, usage.flush()).await {
         tracing::warn!("s3: the usage log: {e}");
     }
 }
@@ -253,6 +287,12 @@ async fn write_down<P: Pool>(usage: Usage<P>, mut stop: watch::Receiver<bool>) {
         if let Err(e) = usage.flush().await {
             tracing::warn!("s3: the usage log: {e}");
         }
+    }
+}
+
+async fn roll<P: Pool>(front: Front<P>, every: Duration, mut stop: watch::Receiver<bool>) {
+    while task::timeout(ROLL_TICK, stop.wait_for(|s| *s)).await.is_err() {
+        front.roll(every);
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Front;
 use super::errors::not_built;
 use super::hosts::Hosts;
+use super::notification_ops::said_id;
 use crate::policy::Action;
 use crate::rados::Pool;
 use s3s::config::{S3Config, StaticConfigProvider};
@@ -52,7 +53,11 @@ impl<P: Pool> S3 for Front<P> {
         &self,
         req: S3Request<DeleteBucketInput>,
     ) -> S3Result<S3Response<DeleteBucketOutput>> {
-        Front::delete_bucket(self, req).await?;
+        // As radosgw has it; the library takes it for the bucket's deletion.
+        match said_id(&req.uri) {
+            Some(id) => self.remove_notifications(req, &id).await?,
+            None => Front::delete_bucket(self, req).await?,
+        }
         Ok(S3Response::with_status(
             DeleteBucketOutput::default(),
             hyper::StatusCode::NO_CONTENT,
@@ -308,6 +313,38 @@ impl<P: Pool> S3 for Front<P> {
             DeleteBucketLifecycleOutput::default(),
             hyper::StatusCode::NO_CONTENT,
         ))
+    }
+
+    async fn put_bucket_notification_configuration(
+        &self,
+        req: S3Request<PutBucketNotificationConfigurationInput>,
+    ) -> S3Result<S3Response<PutBucketNotificationConfigurationOutput>> {
+        self.set_notifications(req).await?;
+        Ok(S3Response::new(
+            PutBucketNotificationConfigurationOutput::default(),
+        ))
+    }
+
+    async fn get_bucket_notification_configuration(
+        &self,
+        req: S3Request<GetBucketNotificationConfigurationInput>,
+    ) -> S3Result<S3Response<GetBucketNotificationConfigurationOutput>> {
+        answered!(self.notifications(req).await)
+    }
+
+    async fn put_bucket_logging(
+        &self,
+        req: S3Request<PutBucketLoggingInput>,
+    ) -> S3Result<S3Response<PutBucketLoggingOutput>> {
+        self.set_logging(req).await?;
+        Ok(S3Response::new(PutBucketLoggingOutput::default()))
+    }
+
+    async fn get_bucket_logging(
+        &self,
+        req: S3Request<GetBucketLoggingInput>,
+    ) -> S3Result<S3Response<GetBucketLoggingOutput>> {
+        answered!(self.logging(req).await)
     }
 
     async fn put_object(&self, req: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {

@@ -2,7 +2,7 @@
 
 use super::form::Form;
 use super::post_policy::PostPolicy;
-use super::{encryption_ops, raw};
+use super::{encryption_ops, logging_ops, notification_ops, raw, topic_ops};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -82,6 +82,16 @@ pub fn policy(input: &[u8]) -> bool {
 /// The XML of a bucket's encryption.
 pub fn encryption(input: &[u8]) -> bool {
     raw::check(input, &encryption_ops::LEAVES).is_ok()
+}
+
+/// The XML of a bucket's notifications, or of where its log goes.
+pub fn notifications(input: &[u8]) -> bool {
+    notification_ops::check(input).is_ok() || logging_ops::check(input).is_ok()
+}
+
+/// A form for SNS.
+pub fn topics(input: &[u8]) -> bool {
+    topic_ops::takes(input)
 }
 
 /// What Swift's clients send.

@@ -66,7 +66,7 @@ impl<P: Pool> Index<P> {
         }
     }
 
-    /// Rows of one class of one shard, a page, and the shard that follows it. `shard` None: the first.
+    /// Rows of one class of one shard, a page, and the shard that follows it. `shard` None: the first. Beside garbage is seen whether there are events.
     pub(crate) async fn shard_page(
         &self,
         bucket: &str,
@@ -78,6 +78,10 @@ impl<P: Pool> Index<P> {
         let prefix = Bytes::copy_from_slice(&[class]);
         let after = after.max(&prefix);
         let mut look = Look::rows(after, &prefix, crate::rados::PAGE);
+        if class == b'g' {
+            let events = Bytes::from_static(&[crate::notify::CLASS]);
+            look.beside = Some(Span::new(&events, &events, 1));
+        }
         look.keys.insert(state_row());
         let seen = self.pool().look(&shard, look).await?;
         Located::of(shard, seen)

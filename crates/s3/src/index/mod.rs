@@ -16,6 +16,7 @@ mod split;
 pub use list::Position;
 
 use crate::amount::Tally;
+use crate::notify::{self, Told};
 use crate::rados::{Change, Look, Pool, Seen};
 use crate::record::{self, Phase, State, escape, is_keyed, is_of_versions, state_row};
 use crate::{Clock, Error, Result};
@@ -59,6 +60,7 @@ struct Inner<P> {
     roots: Mutex<HashMap<String, Root>>,
     sizes: Mutex<HashMap<String, Size>>,
     tally: Tally,
+    told: Told,
 }
 
 /// All indexes. Cheap to clone.
@@ -174,6 +176,7 @@ impl<P: Pool> Index<P> {
                 roots: Mutex::default(),
                 sizes: Mutex::default(),
                 tally: Tally::default(),
+                told: Told::default(),
             }),
         }
     }
@@ -181,6 +184,11 @@ impl<P: Pool> Index<P> {
     /// What was changed of buckets' contents and is not written yet.
     pub(crate) fn tally(&self) -> &Tally {
         &self.inner.tally
+    }
+
+    /// What was told of changes that were made here.
+    pub(crate) fn told(&self) -> &Told {
+        &self.inner.told
     }
 
     pub(crate) fn pool(&self) -> &P {
@@ -289,8 +297,14 @@ impl<P: Pool> Index<P> {
                 .keys()
                 .any(|r| is_keyed(r) && !seen.values.contains_key(r));
             let counted = change.counted;
+            let tells = change.set.keys().any(|r| r.first() == Some(&notify::CLASS));
             let change = self.holding(change, &seen, &look);
-            match self.pool().change(&seen.shard, change).await {
+            let changed = self.pool().change(&seen.shard, change).await;
+            if tells {
+                // Also what was not heard of may have come to pass.
+                self.told().set(&seen.shard);
+            }
+            match changed {
                 Ok(()) => {
                     self.tally().add(bucket, counted);
                     if adds {

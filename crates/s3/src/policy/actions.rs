@@ -16,6 +16,7 @@ actions! {
     false {
         DeleteBucket, DeleteBucketPolicy, DeleteBucketWebsite, GetBucketWebsite, PutBucketWebsite, GetBucketObjectLockConfiguration, PutBucketObjectLockConfiguration, GetBucketAcl, GetBucketCORS, GetBucketLocation, GetBucketPolicy,
         GetBucketPolicyStatus, GetBucketPublicAccessBlock, GetBucketVersioning, GetEncryptionConfiguration, GetLifecycleConfiguration, ListBucket,
+        GetBucketLogging, GetBucketNotification, PutBucketLogging, PutBucketNotification,
         ListBucketMultipartUploads, ListBucketVersions, PutBucketAcl, PutBucketCORS, PutBucketPolicy,
         PutBucketPublicAccessBlock, PutBucketVersioning, PutEncryptionConfiguration, PutLifecycleConfiguration,
     }
@@ -32,8 +33,6 @@ const OTHERS: &[&str] = &[
     "CreateBucket",
     "GetAccelerateConfiguration",
     "GetAnalyticsConfiguration",
-    "GetBucketLogging",
-    "GetBucketNotification",
     "GetBucketOwnershipControls",
     "GetBucketRequestPayment",
     "GetBucketTagging",
@@ -49,8 +48,6 @@ const OTHERS: &[&str] = &[
     "ObjectOwnerOverrideToBucketOwner",
     "PutAccelerateConfiguration",
     "PutAnalyticsConfiguration",
-    "PutBucketLogging",
-    "PutBucketNotification",
     "PutBucketOwnershipControls",
     "PutBucketRequestPayment",
     "PutBucketTagging",

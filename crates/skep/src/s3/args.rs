@@ -135,6 +135,12 @@ pub struct Tuning {
     /// What clients of Swift are told in place of where they came in: https://HOST of a proxy in front
     #[arg(long = "s3-swift-url", value_name = "URL", requires = "swift", value_parser = parse_url)]
     pub swift_url: Option<String>,
+    /// A host that users may have events sent to (NAME, ADDRESS or *.NAME); can be given several times. Without it: any but this machine's own and link-local addresses
+    #[arg(long = "s3-notify-host", value_name = "HOST")]
+    pub endpoints: Vec<String>,
+    /// Seconds after which the access logs of buckets are put as objects
+    #[arg(long = "s3-access-log-every", value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub log_every: u64,
     /// Seconds that replaced and deleted data stay, for readers that have begun; 1 to 604800
     #[arg(long = "s3-gc-wait", value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub gc_wait: u64,

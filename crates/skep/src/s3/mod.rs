@@ -71,6 +71,8 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         swift: args.tuning.swift.then(|| Swift {
             url: args.tuning.swift_url.clone(),
         }),
+        endpoints: args.tuning.endpoints.clone(),
+        log_every: Duration::from_secs(args.tuning.log_every),
     };
     let registry = metrics::Registry::default();
     let gateway = Gateway::open(&client, &settings, &registry)

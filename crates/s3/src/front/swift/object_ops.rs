@@ -458,6 +458,7 @@ impl<P: Pool> Front<P> {
     ) -> Done<Entry> {
         let req = to.request(());
         let of = (to.container(), to.object());
+        let by = (crate::notify::How::Copy, self.asker(&req));
         let seal = self.new_seal(&req, &known, of.1)?;
         let placed = self.class(&req.headers).await?;
         self.limits.check(&known.bucket, Amount::object(size)).await?;
@@ -477,7 +478,9 @@ impl<P: Pool> Front<P> {
                 (attributes, placed, Lock::default(), seal),
             )
             .await?;
-        let (entry, _) = self.commit((known, begun), of, new, Condition::default()).await?;
+        let (entry, _) = self
+            .commit((known, begun), of, new, Condition::default(), by)
+            .await?;
         Ok(entry)
     }
 }
