@@ -90,6 +90,26 @@ pub fn read_bytes(path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
+/// The same of a file with secrets: an error if anybody but its owner may read or change it.
+pub fn read_private(path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Ok(f) => f,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let mode = file.metadata()?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let why = format!("others than its owner may open it (mode {mode:03o}); chmod 600 it");
+        return Err(io::Error::other(why));
+    }
+    let mut bytes = Vec::new();
+    file.take(max + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > max {
+        true => Err(io::Error::other("too large")),
+        false => Ok(Some(bytes)),
+    }
+}
+
 /// `length` bytes of the file from `offset` on; all of them must be there.
 pub fn read_range(path: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;

@@ -14,7 +14,8 @@ use hyper::{Request, StatusCode, Uri, header};
 use hyper_util::rt::TokioIo;
 use io::socket::Stream;
 use io::task;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,12 +27,12 @@ pub const WITHIN: Duration = Duration::from_secs(20);
 /// Where to, as it is read from a URL: `http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url {
-    tls: bool,
-    host: String,
+    pub(crate) tls: bool,
+    pub(crate) host: String,
     port: u16,
-    path: String,
+    pub(crate) path: String,
     /// `USER:PASSWORD`.
-    user: Option<String>,
+    pub(crate) user: Option<String>,
 }
 
 impl std::fmt::Debug for Url {
@@ -64,11 +65,11 @@ impl Url {
     }
 
     /// For people: without user and password, and without the path, which often is a secret, too.
-    fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
             false => self.place(),
@@ -108,12 +109,12 @@ async fn exchange(url: &Url, content_type: &'static str, body: String) -> Result
         return send(wire, request).await;
     }
     let name = ServerName::try_from(url.host.clone()).map_err(|e| e.to_string())?;
-    let connector = TlsConnector::from(Arc::new(config()?));
+    let connector = TlsConnector::from(Arc::new(config(None)?));
     let stream = connector.connect(name, TokioIo::new(wire)).await;
     send(TokioIo::new(stream.map_err(|e| e.to_string())?), request).await
 }
 
-async fn connect(url: &Url) -> Result<Stream, String> {
+pub(crate) async fn connect(url: &Url) -> Result<Stream, String> {
     let found = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
     let mut said = "no address".to_string();
     for addr in found
@@ -148,12 +149,28 @@ where
     answer.map(|a| a.status()).map_err(|e| e.to_string())
 }
 
-fn config() -> Result<ClientConfig, String> {
+/// Whom is trusted: who is named in a file of certificates, in PEM, alone; else whom the host trusts.
+pub(crate) fn config(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        return Err("this host has no certificates of authorities to trust (Debian: ca-certificates)".into());
+    match authorities {
+        Some(text) => {
+            let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
+            // What the library says of it may quote the file.
+            let all = all.map_err(|_| "no certificates in PEM".to_string())?;
+            roots.add_parsable_certificates(all);
+            if roots.is_empty() {
+                return Err("no certificate in PEM that can be trusted".into());
+            }
+        }
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(found.certs);
+            if roots.is_empty() {
+                return Err(
+                    "this host has no certificates of authorities to trust (Debian: ca-certificates)".into(),
+                );
+            }
+        }
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)

@@ -88,6 +88,8 @@ pub struct S3Options {
     pub swift: bool,
     /// Where its clients are told that it is.
     pub swift_url: Option<String>,
+    /// File with which Keystone is asked, and as whom.
+    pub keystone: Option<PathBuf>,
 }
 
 /// Whether messenger v1 is spoken, too, as somebody wants it.

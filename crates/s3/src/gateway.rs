@@ -11,6 +11,7 @@ use crate::expiry::Expiry;
 use crate::front::{Door, Front, Hosts, Keys, Settings};
 use crate::gc::Collector;
 use crate::index::Index;
+use crate::keystone::Keystone;
 use crate::lifecycle::DAY;
 use crate::meters::Meters;
 use crate::objects::Objects;
@@ -226,6 +227,11 @@ impl Gateway {
             plain: settings.plain_keys,
             masters: settings.masters.clone(),
         };
+        let keystone = settings.keystone.clone();
+        if keystone.as_ref().is_some_and(|k| !k.ec2) && settings.swift.is_none() {
+            tracing::warn!("s3: Keystone is asked for nothing: Swift is not served, and its keys of EC2 are not taken");
+        }
+        let keystone = keystone.map(|k| Keystone::new(k, clock.clone()));
         let of = (buckets.clone(), objects.clone());
         Ok(Self {
             front: Front::new(
@@ -234,7 +240,8 @@ impl Gateway {
                 (limits, rates, counter),
                 (meters, usage),
                 clock.clone(),
-                (day, keys, settings.swift.clone()),
+                (day, keys),
+                (settings.swift.clone(), keystone),
             ),
             hosts: [&settings.domains, &settings.sites].map(|names| Hosts::new(names)),
             usage_keep: settings.usage_keep,

@@ -59,6 +59,8 @@ pub struct Settings {
     pub website: Option<Website>,
     /// What is set of it as a container of Swift.
     pub container: Option<Container>,
+    /// There may be objects that end by themselves: who does not know of it would hand them out after their time.
+    pub ending: bool,
 }
 
 /// What is put without a retention of its own has this one.
@@ -114,13 +116,14 @@ fn years_after(ms: u64, years: u64) -> u64 {
         .saturating_add_signed(shift * DAY as i64)
 }
 
-const KNOWN: u8 = 7;
+const KNOWN: u8 = 8;
 const WITH_POLICY: u8 = 2;
 const WITH_LIFECYCLE: u8 = 3;
 const WITH_VERSIONING: u8 = 4;
 const WITH_ENCRYPTION: u8 = 5;
 const WITH_WEBSITE: u8 = 6;
 const WITH_CONTAINER: u8 = 7;
+const WITH_ENDING: u8 = 8;
 
 impl Encode for Settings {
     /// Under the first version that has all that is set.
@@ -128,6 +131,7 @@ impl Encode for Settings {
         let rights = !self.policy.is_empty() || self.block.is_some();
         let versions = self.versioning != Versioning::Off || self.lock.is_some();
         let version = match (self.lifecycle.is_empty(), rights) {
+            _ if self.ending => WITH_ENDING,
             _ if self.container.is_some() => WITH_CONTAINER,
             _ if self.website.is_some() => WITH_WEBSITE,
             _ if self.encrypt => WITH_ENCRYPTION,
@@ -157,6 +161,9 @@ impl Encode for Settings {
             }
             if version >= WITH_CONTAINER {
                 w.put(&self.container);
+            }
+            if version >= WITH_ENDING {
+                w.bool(self.ending);
             }
         });
     }
@@ -188,6 +195,9 @@ impl Decode for Settings {
             }
             if version >= WITH_CONTAINER {
                 settings.container = r.get()?;
+            }
+            if version >= WITH_ENDING {
+                settings.ending = r.bool()?;
             }
             Ok(settings)
         })
@@ -309,8 +319,13 @@ mod tests {
             ..lock.clone()
         };
         assert_eq!((first(&website), first(&container)), (6, 7));
+        let ending = Settings {
+            ending: true,
+            ..Settings::default()
+        };
+        assert_eq!(first(&ending), 8);
         for settings in [
-            container, cors, policy, block, lifecycle, both, versions, lock, encrypt, website,
+            ending, container, cors, policy, block, lifecycle, both, versions, lock, encrypt, website,
         ] {
             let bytes = settings.to_bytes();
             assert_eq!(bytes[0], bytes[1]);

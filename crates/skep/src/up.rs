@@ -114,6 +114,7 @@ fn s3(args: &args::Up) -> Option<node::S3Options> {
         master_keys: args.s3_tuning.master_keys.clone(),
         swift: args.s3_tuning.swift,
         swift_url: args.s3_tuning.swift_url.clone(),
+        keystone: args.s3_tuning.keystone.clone(),
     })
 }
 

@@ -14,8 +14,10 @@ mod customer;
 mod delete_ops;
 mod digest;
 mod encryption_ops;
+mod ending;
 mod entrance;
 mod errors;
+mod external;
 mod form;
 mod hosts;
 mod kinds;
@@ -48,6 +50,7 @@ pub use serve::{Door, Settings, serve};
 use crate::accounts::Accounts;
 use crate::buckets::{Bucket, Buckets};
 use crate::counts::Counter;
+use crate::keystone::Keystone;
 use crate::master::Masters;
 use crate::meters::Meters;
 use crate::objects::Objects;
@@ -81,6 +84,8 @@ pub struct Front<P> {
     keys: Keys,
     /// None: S3 alone is served.
     swift: Option<Swift>,
+    /// None: users are those that were made here.
+    keystone: Option<Keystone>,
 }
 
 /// What is done with keys.
@@ -114,6 +119,7 @@ impl<P: Clone> Clone for Front<P> {
             day: self.day,
             keys: self.keys.clone(),
             swift: self.swift.clone(),
+            keystone: self.keystone.clone(),
         }
     }
 }
@@ -143,7 +149,8 @@ impl<P: Pool> Front<P> {
         (limits, rates, counter): (Limits<P>, Rates<P>, Counter<P>),
         (meters, usage): (Meters, Option<Usage<P>>),
         clock: Clock,
-        (day, keys, swift): (u64, Keys, Option<Swift>),
+        (day, keys): (u64, Keys),
+        (swift, keystone): (Option<Swift>, Option<Keystone>),
     ) -> Self {
         Self {
             accounts,
@@ -158,6 +165,7 @@ impl<P: Pool> Front<P> {
             day,
             keys,
             swift,
+            keystone,
         }
     }
 

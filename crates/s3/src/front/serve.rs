@@ -11,6 +11,7 @@ use crate::buckets::Buckets;
 use crate::counts::{Counter, FLUSH_EVERY};
 use crate::gc::Collector;
 use crate::index::Index;
+use crate::keystone;
 use crate::master::Masters;
 use crate::rados::Pool;
 use crate::usage::{self, Usage};
@@ -61,6 +62,8 @@ pub struct Settings {
     pub masters: Masters,
     /// Swift, too; None: S3 alone.
     pub swift: Option<Swift>,
+    /// Users of it are users here, too.
+    pub keystone: Option<keystone::Settings>,
 }
 
 impl Default for Settings {
@@ -75,6 +78,7 @@ impl Default for Settings {
             plain_keys: false,
             masters: Masters::default(),
             swift: None,
+            keystone: None,
         }
     }
 }

@@ -135,6 +135,9 @@ pub struct Tuning {
     /// What clients of Swift are told in place of where they came in: https://HOST of a proxy in front
     #[arg(long = "s3-swift-url", value_name = "URL", requires = "swift", value_parser = parse_url)]
     pub swift_url: Option<String>,
+    /// File that says which Keystone is asked about tokens of Swift and keys of EC2 that are not ours, and as whom: lines NAME = VALUE, for its owner's eyes alone
+    #[arg(long = "s3-keystone", value_name = "FILE")]
+    pub keystone: Option<PathBuf>,
     /// Seconds that replaced and deleted data stay, for readers that have begun
     #[arg(long = "s3-gc-wait", value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub gc_wait: u64,

@@ -9,7 +9,7 @@ mod show;
 mod subuser;
 mod usage;
 
-use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, Masters, Settings, Swift, User};
+use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, KeystoneSettings, Masters, Settings, Swift, User};
 use args::{KeyCommand, S3Command, Serve, UserCommand};
 use connect::{connect, failed};
 use io::socket::Listener;
@@ -56,6 +56,13 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
             opened.map_err(|e| failed(format!("--s3-master-key: {e}")))?
         }
     };
+    let keystone = match &args.tuning.keystone {
+        None => None,
+        Some(file) => {
+            let opened = KeystoneSettings::open(file).await;
+            Some(opened.map_err(|e| failed(format!("--s3-keystone: {e}")))?)
+        }
+    };
     let listener = Listener::bind(args.listen).map_err(refused)?;
     let listen = listener.local_addr().map_err(refused)?;
     let client = connect(&args.cluster).await?;
@@ -71,6 +78,7 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         swift: args.tuning.swift.then(|| Swift {
             url: args.tuning.swift_url.clone(),
         }),
+        keystone,
     };
     let registry = metrics::Registry::default();
     let gateway = Gateway::open(&client, &settings, &registry)

@@ -95,10 +95,7 @@ impl<P: Pool> Front<P> {
         // Who may not delete does not hear whether there is one.
         let ask = crate::front::permit::Ask::object(crate::policy::Action::DeleteObject, container, object);
         self.demand(&asked.request(()), &known, &ask)?;
-        let there = self
-            .objects
-            .version(&known.bucket.id, object, Which::Current)
-            .await?;
+        let there = self.found(&known, object, Which::Current).await?;
         if !matches!(there, Found::Object(_)) {
             return Err(missing());
         }

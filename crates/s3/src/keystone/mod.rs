@@ -1,0 +1,484 @@
+//! Users of Keystone (OpenStack's identity service), version 3: whose a token is, and whose a key of EC2 that is not ours.
+//!
+//! A project is a user here, under its id; who of the project asks is a subuser of that, under the id of the user there. Keystone is asked as a user of its own, whose token is
+//! renewed before it ends. What was heard is remembered for a short while, and no longer than the token that it is about holds; then it is asked again. Where nobody
+//! answers what was heard before goes on, for [`AWAY_MAX`] at most, and all else is refused: never is anybody let in as somebody else.
+//!
+//! Keys: Keystone keeps their secrets, which an administrator may read. A gateway does, so that signatures of any kind are checked as those of keys of its own are (chunks of a body and forms,
+//! too, for which no other answer of Keystone's is enough). Who it is, and what he may do, Keystone says to a text that is signed with that secret.
+//!
+//! Bounds: [`AT_ONCE`] questions at once, others wait for [`ROOM_WITHIN`]; an answer as `net::fetch` has it; `cache_entries` of good tokens and keys each, [`REFUSED_MAX`] of others.
+
+mod cache;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use settings::Settings;
+
+use crate::Clock;
+use crate::names::{NAME_MAX, check_name};
+use aws_lc_rs::digest;
+use cache::{Cache, Heard, Name, Term};
+use hyper::Method;
+use io::task;
+use net::fetch::{Answer, Fetcher, Request};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Mutex as Turn, Semaphore};
+
+const AT_ONCE: usize = 16;
+const ROOM_WITHIN: Duration = Duration::from_secs(10);
+/// Of tokens and public parts of keys; Keystone's own have some 200 bytes.
+const TOKEN_MAX: usize = 4096;
+const ACCESS_MAX: usize = 128;
+const REFUSED_MAX: usize = 1024;
+/// How long a refusal is remembered (milliseconds).
+const REFUSED_FOR: u64 = 15_000;
+/// How long after it was heard what is known goes on where nobody answers (milliseconds).
+const AWAY_MAX: u64 = 60 * 60 * 1000;
+/// Nobody is asked for so long after there was no answer (milliseconds).
+const QUIET: u64 = 5000;
+/// And after the gateway itself was not let in: services of identity lock out who comes too often.
+const QUIET_REFUSED: u64 = 10_000;
+/// The gateway's own token is renewed so long before its end (milliseconds), but not twice within [`QUIET_REFUSED`].
+const MARGIN: u64 = 60_000;
+
+/// Whose a token or a key is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Who {
+    /// The id of the project, which is a user here.
+    pub project: String,
+    /// For people.
+    pub name: String,
+    /// The id of the user, if it can be a subuser's name.
+    pub user: Option<String>,
+    /// Lets him into all accounts.
+    pub admin: bool,
+}
+
+/// A key of EC2.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Signing {
+    pub secret: String,
+    pub who: Who,
+}
+
+impl fmt::Debug for Signing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key of {:?}", self.who)
+    }
+}
+
+/// Why nobody is let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refused {
+    /// Keystone does not know it, or it has ended.
+    Unknown,
+    /// It is good, and not for this; in a sentence.
+    Unfit(String),
+    /// Nobody can say; in a sentence.
+    Away(String),
+}
+
+/// Who answers. A trait for tests alone.
+#[async_trait::async_trait]
+trait Peer: Send + Sync {
+    async fn ask(&self, request: Request) -> Result<Answer, String>;
+}
+
+#[async_trait::async_trait]
+impl Peer for Fetcher {
+    /// As a task of its own: its sockets stay on this thread.
+    async fn ask(&self, request: Request) -> Result<Answer, String> {
+        let fetcher = self.clone();
+        let asked = task::spawn_local(async move { Fetcher::ask(&fetcher, request).await });
+        asked.await.map_err(|_| "the gateway is stopping".to_string())?
+    }
+}
+
+/// The gateway's own token.
+struct Own {
+    text: String,
+    /// When it was got, and until when it is used.
+    got: u64,
+    until: u64,
+}
+
+/// Nobody is asked until then, and why.
+type Quiet = Option<(u64, String)>;
+
+struct Inner {
+    settings: Settings,
+    peer: Box<dyn Peer>,
+    clock: Clock,
+    own: Turn<Option<Own>>,
+    tokens: Mutex<Cache<Who>>,
+    keys: Mutex<Cache<Signing>>,
+    refused: Mutex<Cache<Refused>>,
+    quiet: Mutex<Quiet>,
+    /// What was said last of what the gateway's user may not do.
+    lacks: Mutex<String>,
+    room: Semaphore,
+}
+
+/// Clones are the same.
+#[derive(Clone)]
+pub struct Keystone(Arc<Inner>);
+
+impl fmt::Debug for Keystone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.settings.fmt(f)
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn name_of(kind: &[u8], text: &str) -> Name {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(kind);
+    context.update(text.as_bytes());
+    let mut name = Name::default();
+    name.copy_from_slice(context.finish().as_ref());
+    name
+}
+
+/// Ids of projects as Keystone makes them: so none is the name of a user who was made here for people.
+fn is_project(id: &str) -> bool {
+    id.len() == 32 && id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+/// What a line of a table can have of it.
+fn shown(name: &str) -> String {
+    let mut shown: String = name.chars().filter(|c| !c.is_control()).collect();
+    while shown.len() > NAME_MAX {
+        shown.pop();
+    }
+    shown
+}
+
+fn away(why: impl Into<String>) -> Refused {
+    Refused::Away(why.into())
+}
+
+/// An answer that is none of those that are known.
+fn odd(what: &str, answer: &Answer) -> Refused {
+    away(format!("Keystone answered {} to {what}", answer.status))
+}
+
+fn body<T: DeserializeOwned>(what: &str, answer: &Answer) -> Result<T, Refused> {
+    // What the library says of it may quote a secret.
+    serde_json::from_slice(&answer.body).map_err(|_| away(format!("Keystone's answer to {what} cannot be read")))
+}
+
+impl Keystone {
+    pub fn new(settings: Settings, clock: Clock) -> Self {
+        let peer = Box::new(settings.fetcher.clone());
+        if settings.fetcher.is_plain() {
+            tracing::warn!("s3: Keystone is asked in plain HTTP: what is sent to it, a password too, can be read on its way");
+        }
+        Self::with(settings, peer, clock)
+    }
+
+    fn with(settings: Settings, peer: Box<dyn Peer>, clock: Clock) -> Self {
+        let entries = settings.cache_entries;
+        Self(Arc::new(Inner {
+            settings,
+            peer,
+            clock,
+            own: Turn::new(None),
+            tokens: Mutex::new(Cache::new(entries)),
+            keys: Mutex::new(Cache::new(entries)),
+            refused: Mutex::new(Cache::new(REFUSED_MAX)),
+            quiet: Mutex::new(None),
+            lacks: Mutex::new(String::new()),
+            room: Semaphore::new(AT_ONCE),
+        }))
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// Whose a token is.
+    pub async fn token(&self, text: &str) -> Result<Who, Refused> {
+        let good = text.len() <= TOKEN_MAX && text.bytes().all(|b| b.is_ascii_graphic());
+        if text.is_empty() || !good {
+            return Err(Refused::Unknown);
+        }
+        let name = name_of(b"token\0", text);
+        self.heard(&self.0.tokens, name, self.ask_token(text)).await
+    }
+
+    /// A key by its public part, if keys are looked for there.
+    pub async fn key(&self, access: &str) -> Result<Signing, Refused> {
+        let good = access.len() <= ACCESS_MAX && access.bytes().all(|b| b.is_ascii_graphic());
+        if access.is_empty() || !good || !self.0.settings.ec2 {
+            return Err(Refused::Unknown);
+        }
+        let name = name_of(b"key\0", access);
+        self.heard(&self.0.keys, name, self.ask_key(access)).await
+    }
+
+    fn now(&self) -> u64 {
+        self.0.clock.monotonic().as_millis() as u64
+    }
+
+    fn is_quiet(&self) -> Option<String> {
+        let quiet = lock(&self.0.quiet);
+        let (until, why) = quiet.as_ref()?;
+        (self.now() < *until).then(|| why.clone())
+    }
+
+    fn be_quiet(&self, why: &str, ms: u64) {
+        let mut quiet = lock(&self.0.quiet);
+        if quiet.as_ref().is_none_or(|(_, said)| said != why) {
+            tracing::warn!("s3: Keystone: {why}");
+        }
+        *quiet = Some((self.now() + ms, why.to_string()));
+    }
+
+    /// What is known, or what is heard when asked.
+    async fn heard<T: Clone>(
+        &self,
+        of: &Mutex<Cache<T>>,
+        name: Name,
+        ask: impl Future<Output = Result<(T, u64), Refused>>,
+    ) -> Result<T, Refused> {
+        if let Heard::Fresh(what) = lock(of).get(&name, self.now()) {
+            return Ok(what);
+        }
+        if let Heard::Fresh(refused) = lock(&self.0.refused).get(&name, self.now()) {
+            return Err(refused);
+        }
+        let asked = match self.is_quiet() {
+            Some(why) => Err(Refused::Away(why)),
+            None => self.asked(of, &name, ask).await,
+        };
+        match asked {
+            Ok(what) => Ok(what),
+            // It was good, and has not ended.
+            Err(Refused::Away(why)) => match lock(of).get(&name, self.now()) {
+                Heard::Fresh(what) | Heard::Old(what) => Ok(what),
+                Heard::Nothing => Err(Refused::Away(why)),
+            },
+            Err(refused) => {
+                lock(of).remove(&name);
+                let (now, end) = (self.now(), self.now() + REFUSED_FOR);
+                lock(&self.0.refused).put(name, refused.clone(), Term { fresh: end, end }, now);
+                Err(refused)
+            }
+        }
+    }
+
+    async fn asked<T: Clone>(
+        &self,
+        of: &Mutex<Cache<T>>,
+        name: &Name,
+        ask: impl Future<Output = Result<(T, u64), Refused>>,
+    ) -> Result<T, Refused> {
+        let room = task::timeout(ROOM_WITHIN, self.0.room.acquire()).await;
+        let Ok(Ok(_room)) = room else {
+            return Err(away("too much is asked of Keystone at once"));
+        };
+        // Others with the same may have been before.
+        if let Heard::Fresh(what) = lock(of).get(name, self.now()) {
+            return Ok(what);
+        }
+        if let Some(why) = self.is_quiet() {
+            return Err(Refused::Away(why));
+        }
+        let (what, ends) = ask.await?;
+        let now = self.now();
+        let left = ends.saturating_sub(self.0.clock.now_ms());
+        let term = Term {
+            fresh: now + self.0.settings.cache_seconds * 1000,
+            end: now + left.min(AWAY_MAX),
+        };
+        lock(of).put(*name, what.clone(), term, now);
+        Ok(what)
+    }
+
+    async fn exchange(&self, request: Request) -> Result<Answer, Refused> {
+        match self.0.peer.ask(request).await {
+            Ok(answer) => {
+                let over = |quiet: &mut (u64, String)| self.now() >= quiet.0;
+                lock(&self.0.quiet).take_if(over);
+                Ok(answer)
+            }
+            Err(why) => {
+                self.be_quiet(&why, QUIET);
+                Err(Refused::Away(why))
+            }
+        }
+    }
+
+    /// The gateway's own token; another than `not`, which was refused.
+    async fn own(&self, not: Option<&str>) -> Result<String, Refused> {
+        let mut own = self.0.own.lock().await;
+        // Who was before in the row may have had no answer.
+        if let Some(why) = self.is_quiet() {
+            return Err(Refused::Away(why));
+        }
+        let now = self.now();
+        if let Some(own) = own.as_ref().filter(|own| now < own.until) {
+            let refused = not.is_some_and(|not| not == own.text);
+            if !refused {
+                return Ok(own.text.clone());
+            }
+            if now < own.got + QUIET_REFUSED {
+                return Err(away("Keystone does not take the gateway's own token"));
+            }
+        }
+        *own = None;
+        let answer = self.exchange(Request {
+            method: Method::POST,
+            path: wire::TOKENS.into(),
+            headers: Vec::new(),
+            body: wire::login(&self.0.settings.login).to_string(),
+        });
+        let answer = answer.await?;
+        let text = answer.headers.get("x-subject-token");
+        let text = text.and_then(|t| t.to_str().ok());
+        let (201, Some(text)) = (answer.status, text) else {
+            let why = format!(
+                "it does not let the gateway in as {} (status {})",
+                self.0.settings.login.user, answer.status
+            );
+            self.be_quiet(&why, QUIET_REFUSED);
+            return Err(away(format!("Keystone: {why}")));
+        };
+        let said: wire::TokenBody = body("the gateway's log-in", &answer)?;
+        let ends = wire::time(&said.token.expires_at).unwrap_or_default();
+        let left = ends.saturating_sub(self.0.clock.now_ms());
+        // At least for a while, should clocks not agree.
+        let left = left.saturating_sub(MARGIN).max(left / 2).max(QUIET_REFUSED);
+        let new = Own {
+            text: text.to_string(),
+            got: now,
+            until: now + left,
+        };
+        *own = Some(new);
+        Ok(text.to_string())
+    }
+
+    /// Asks with the gateway's own token, and with a new one if that is not taken.
+    async fn ask(
+        &self,
+        (method, path): (Method, &str),
+        subject: Option<&str>,
+        body: Option<&Value>,
+    ) -> Result<Answer, Refused> {
+        let request = |own: &str| {
+            let mut headers = vec![("x-auth-token", own.to_string())];
+            headers.extend(subject.map(|s| ("x-subject-token", s.to_string())));
+            Request {
+                method: method.clone(),
+                path: path.to_string(),
+                headers,
+                body: body.map(Value::to_string).unwrap_or_default(),
+            }
+        };
+        let own = self.own(None).await?;
+        let answer = self.exchange(request(&own)).await?;
+        // To a text that is signed it may be the answer itself.
+        if answer.status != 401 || body.is_some() {
+            return Ok(answer);
+        }
+        let own = self.own(Some(&own)).await?;
+        let answer = self.exchange(request(&own)).await?;
+        match answer.status {
+            401 => Err(away("Keystone does not take the gateway's own token")),
+            _ => Ok(answer),
+        }
+    }
+
+    async fn ask_token(&self, text: &str) -> Result<(Who, u64), Refused> {
+        const WHAT: &str = "whose a token is";
+        let answer = self.ask((Method::GET, wire::TOKENS), Some(text), None).await?;
+        match answer.status {
+            200 => self.judge(body::<wire::TokenBody>(WHAT, &answer)?.token),
+            404 => Err(Refused::Unknown),
+            403 => Err(self.lacks("look at others' tokens: it wants the role admin, or service")),
+            _ => Err(odd(WHAT, &answer)),
+        }
+    }
+
+    async fn ask_key(&self, access: &str) -> Result<(Signing, u64), Refused> {
+        const WHAT: &str = "a key of EC2";
+        let path = wire::credential(access);
+        let found = self.ask((Method::GET, &path), None, None).await?;
+        let kept = match found.status {
+            200 => body::<wire::CredentialBody>(WHAT, &found)?.credential,
+            404 => return Err(Refused::Unknown),
+            403 => return Err(self.lacks("read others' keys: it wants the role admin")),
+            _ => return Err(odd(WHAT, &found)),
+        };
+        let of = serde_json::from_str::<wire::Ec2>(&kept.blob).ok();
+        let good = |of: &wire::Ec2| kept.kind == "ec2" && of.access == access && !of.secret.is_empty();
+        let of = of.filter(good).ok_or(Refused::Unknown)?;
+        let mut nonce = [0; 16];
+        self.0.clock.fill(&mut nonce);
+        let signed = wire::s3_token(&of, self.0.clock.now_ms(), &nonce);
+        let said = self.ask((Method::POST, wire::S3_TOKENS), None, Some(&signed));
+        let said = said.await?;
+        let (who, ends) = match said.status {
+            200 => self.judge(body::<wire::TokenBody>(WHAT, &said)?.token)?,
+            // Its user or project is not let in any more.
+            401 => return Err(Refused::Unknown),
+            403 => return Err(self.lacks("have signatures checked: it wants the role service")),
+            _ => return Err(odd(WHAT, &said)),
+        };
+        if kept.project_id.is_some_and(|p| p != who.project) {
+            return Err(Refused::Unknown);
+        }
+        Ok((Signing { secret: of.secret, who }, ends))
+    }
+
+    /// What the gateway's user may not do there.
+    fn lacks(&self, what: &str) -> Refused {
+        let why = format!("it does not let {} {what}", self.0.settings.login.user);
+        let mut said = lock(&self.0.lacks);
+        if *said != why {
+            tracing::error!("s3: Keystone: {why}");
+            said.clone_from(&why);
+        }
+        away(format!("Keystone: {why}"))
+    }
+
+    /// Who it is, and until when, if he is let in.
+    fn judge(&self, token: wire::Token) -> Result<(Who, u64), Refused> {
+        let ends = wire::time(&token.expires_at).unwrap_or_default();
+        if ends <= self.0.clock.now_ms() {
+            return Err(Refused::Unknown);
+        }
+        let Some(project) = token.project.filter(|p| is_project(&p.id)) else {
+            let why = "the token is of no project";
+            return Err(Refused::Unfit(why.into()));
+        };
+        let has = |names: &[String]| {
+            let named = |role: &wire::Role| names.iter().any(|n| n.eq_ignore_ascii_case(&role.name));
+            token.roles.iter().any(named)
+        };
+        let admin = has(&self.0.settings.admin_roles);
+        if !admin && !has(&self.0.settings.roles) {
+            let why = "none of the token's roles is one that this gateway lets in";
+            return Err(Refused::Unfit(why.into()));
+        }
+        let name = Some(shown(&project.name)).filter(|n| !n.is_empty());
+        let who = Who {
+            name: name.unwrap_or_else(|| project.id.clone()),
+            project: project.id,
+            user: Some(token.user.id).filter(|id| check_name(id).is_ok()),
+            admin,
+        };
+        Ok((who, ends))
+    }
+}
