@@ -171,16 +171,18 @@ def test_objects_that_end(cluster, alice, container, tmp_path):
     assert said == [str(far), str(far), None, str(far + 1)] and swift.get_object(container, 'far')[0]['x-delete-at'] == str(far)
     swift.post_object(container, 'far', {'X-Object-Meta-A': '1'})
     assert 'x-delete-at' not in swift.head_object(container, 'far'), 'a POST says all that holds from then on'
+    swift.put_object(container, 'brief', contents=b'x', headers={'X-Delete-After': '1'})
+    wait_until(lambda: alice.ask('HEAD', '/%s/brief' % container).status_code == 404, 60, 0.2, 'an object to end')
     # Removed soon after, by whatever gateway: this one has days of 24 seconds.
     hasty = Gateway(cluster, tmp_path / 'hasty.log', '--s3-swift', '--s3-gc-wait', '2', '--s3-lifecycle-day', '24').start()
     try:
         swift.put_object(container, 'soon', contents=b'x', headers={'X-Delete-After': '2'})
-        swift.put_object(container, 'saved', contents=b'x', headers={'X-Delete-After': '4'})
+        swift.put_object(container, 'saved', contents=b'x', headers={'X-Delete-After': '20'})
         swift.post_object(container, 'saved', {})
         swift.post_object(container, 'kept', {'X-Delete-After': '2'})
         s3 = hasty.client(alice.user)
         left = lambda: {o['Key'] for o in s3.list_objects_v2(Bucket=container).get('Contents', [])}
-        wait_until(lambda: not left() & {'soon', 'kept'}, 120, 0.5, 'what has ended to be removed')
+        wait_until(lambda: not left() & {'soon', 'kept', 'brief'}, 120, 0.5, 'what has ended to be removed')
         assert left() == {'far', 'copy', 'later', 'saved'}
         for name in 'soon', 'kept':
             status(404, swift.get_object, container, name)

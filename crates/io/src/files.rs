@@ -82,11 +82,15 @@ pub fn read_bytes(path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(e),
     };
+    bytes_of(file, max).map(Some)
+}
+
+fn bytes_of(file: File, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(max + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > max {
         true => Err(io::Error::other("too large")),
-        false => Ok(Some(bytes)),
+        false => Ok(bytes),
     }
 }
 
@@ -102,12 +106,7 @@ pub fn read_private(path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
         let why = format!("others than its owner may open it (mode {mode:03o}); chmod 600 it");
         return Err(io::Error::other(why));
     }
-    let mut bytes = Vec::new();
-    file.take(max + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > max {
-        true => Err(io::Error::other("too large")),
-        false => Ok(Some(bytes)),
-    }
+    bytes_of(file, max).map(Some)
 }
 
 /// `length` bytes of the file from `offset` on; all of them must be there.
@@ -317,6 +316,25 @@ impl LockFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_with_secrets_are_their_owners() {
+        let tmp = tempfile::tempdir().unwrap();
+        let path = tmp.path().join("x");
+        assert_eq!(read_private(&path, 3).unwrap(), None);
+        fs::write(&path, "abc").unwrap();
+        for (mode, good) in [(0o600, true), (0o400, true), (0o640, false), (0o602, false), (0o644, false)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let read = read_private(&path, 3);
+            assert_eq!(read.is_ok(), good, "{mode:o}");
+            if let Err(e) = read {
+                assert!(e.to_string().contains(&format!("{mode:o}")));
+            }
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(read_private(&path, 3).unwrap(), Some(b"abc".to_vec()));
+        assert!(read_private(&path, 2).is_err());
+    }
 
     /// `osd.N/block` of earlier versions could be read by everybody where the directory above could be entered.
     #[test]

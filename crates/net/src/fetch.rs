@@ -124,7 +124,7 @@ where
         let answer = sender.send_request(request).await.map_err(|e| e.to_string())?;
         let (head, body) = answer.into_parts();
         let body = Limited::new(body, BODY_MAX).collect().await;
-        Ok(Answer {
+        Ok::<_, String>(Answer {
             status: head.status.as_u16(),
             headers: head.headers,
             body: body.map_err(|e| e.to_string())?.to_bytes(),

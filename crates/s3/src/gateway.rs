@@ -21,6 +21,7 @@ use crate::usage::Usage;
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use client::{Client, IoCtx};
+use io::task;
 use metrics::Registry;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -232,6 +233,9 @@ impl Gateway {
             tracing::warn!("s3: Keystone is asked for nothing: Swift is not served, and its keys of EC2 are not taken");
         }
         let keystone = keystone.map(|k| Keystone::new(k, clock.clone()));
+        if let Some(keystone) = keystone.clone() {
+            drop(task::spawn_local(async move { keystone.greet().await }));
+        }
         let of = (buckets.clone(), objects.clone());
         Ok(Self {
             front: Front::new(

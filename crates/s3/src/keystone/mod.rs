@@ -207,6 +207,13 @@ impl Keystone {
         &self.0.settings
     }
 
+    /// Logs in, so that what is wrong is in the log at the start, and not only when somebody comes.
+    pub async fn greet(&self) {
+        if self.own(None).await.is_ok() {
+            tracing::info!("s3: {self:?}: it lets the gateway in");
+        }
+    }
+
     /// Whose a token is.
     pub async fn token(&self, text: &str) -> Result<Who, Refused> {
         let good = text.len() <= TOKEN_MAX && text.bytes().all(|b| b.is_ascii_graphic());
@@ -431,9 +438,9 @@ impl Keystone {
         let said = said.await?;
         let (who, ends) = match said.status {
             200 => self.judge(body::<wire::TokenBody>(WHAT, &said)?.token)?,
-            // Its user or project is not let in any more.
-            401 => return Err(Refused::Unknown),
-            403 => return Err(self.lacks("have signatures checked: it wants the role service")),
+            // Its user or project is not let in any more, or gone.
+            401 | 404 => return Err(Refused::Unknown),
+            403 => return Err(self.lacks("have signatures checked: it wants the role admin, or service")),
             _ => return Err(odd(WHAT, &said)),
         };
         if kept.project_id.is_some_and(|p| p != who.project) {

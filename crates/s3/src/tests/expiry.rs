@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::lifecycle::{DAY, Rule};
-use crate::record::{DELETE_AT, entry_row, upload_row};
+use crate::record::{DELETE_AT, Entry, entry_row, upload_row};
 use crate::settings::Settings;
 
 fn rule(prefix: &str, days: u32) -> Rule {
