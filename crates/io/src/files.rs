@@ -323,7 +323,13 @@ mod tests {
         let path = tmp.path().join("x");
         assert_eq!(read_private(&path, 3).unwrap(), None);
         fs::write(&path, "abc").unwrap();
-        for (mode, good) in [(0o600, true), (0o400, true), (0o640, false), (0o602, false), (0o644, false)] {
+        for (mode, good) in [
+            (0o600, true),
+            (0o400, true),
+            (0o640, false),
+            (0o602, false),
+            (0o644, false),
+        ] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let read = read_private(&path, 3);
             assert_eq!(read.is_ok(), good, "{mode:o}");

@@ -253,7 +253,8 @@ impl<P: Pool> Expiry<P> {
             Some(_) => Some(walk),
             None if walk.settings == settings
                 && walk.begun / self.day == now / self.day
-                && !(known.settings.of.ending && now.saturating_sub(walk.begun) >= self.day / ENDING_PER_DAY) =>
+                && !(known.settings.of.ending
+                    && now.saturating_sub(walk.begun) >= self.day / ENDING_PER_DAY) =>
             {
                 None
             }

@@ -230,7 +230,9 @@ impl Gateway {
         };
         let keystone = settings.keystone.clone();
         if keystone.as_ref().is_some_and(|k| !k.ec2) && settings.swift.is_none() {
-            tracing::warn!("s3: Keystone is asked for nothing: Swift is not served, and its keys of EC2 are not taken");
+            tracing::warn!(
+                "s3: Keystone is asked for nothing: Swift is not served, and its keys of EC2 are not taken"
+            );
         }
         let keystone = keystone.map(|k| Keystone::new(k, clock.clone()));
         if let Some(keystone) = keystone.clone() {

@@ -26,7 +26,8 @@ fn refused(why: Refused) -> S3Error {
         Refused::Unfit(why) => coded(S3ErrorCode::AccessDenied, why),
         Refused::Away(why) => {
             tracing::debug!("s3: {why}");
-            let why = "the key is none of this gateway's own, and its service of identity cannot be asked now";
+            let why =
+                "the key is none of this gateway's own, and its service of identity cannot be asked now";
             coded(S3ErrorCode::ServiceUnavailable, why)
         }
     }

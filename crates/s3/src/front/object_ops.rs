@@ -735,7 +735,9 @@ fn copied(input: &mut CopyObjectInput, source: &Entry, changes: bool) -> S3Resul
         // Of this one object, and not of its copies.
         attributes.headers.remove(DELETE_AT);
         attributes.headers.remove(REDIRECT);
-        attributes.headers.extend(named.headers.into_iter().filter(|(name, _)| name == REDIRECT));
+        attributes
+            .headers
+            .extend(named.headers.into_iter().filter(|(name, _)| name == REDIRECT));
     }
     if tags {
         attributes.tags = named.tags;

@@ -220,7 +220,10 @@ fn gone_to(to: &str, status: u32) -> HttpResponse {
 
 /// Elsewhere, if the object that was found says so.
 fn redirected(answer: &HttpResponse) -> Option<HttpResponse> {
-    let to = answer.headers().get(REDIRECT).filter(|_| answer.status().is_success())?;
+    let to = answer
+        .headers()
+        .get(REDIRECT)
+        .filter(|_| answer.status().is_success())?;
     Some(gone_to(to.to_str().ok()?, MOVED))
 }
 

@@ -81,7 +81,11 @@ mod tests {
         assert_eq!(cache.get(&[1; 32], 0), Heard::Nothing, "what ends first goes");
         assert_eq!(cache.get(&[2; 32], 0), Heard::Fresh("b"));
         cache.put([2; 32], "d", term(10, 30), 0);
-        assert_eq!(cache.get(&[3; 32], 0), Heard::Fresh("c"), "it was there: no room is wanted");
+        assert_eq!(
+            cache.get(&[3; 32], 0),
+            Heard::Fresh("c"),
+            "it was there: no room is wanted"
+        );
         cache.put([4; 32], "e", term(50, 60), 45);
         assert_eq!(cache.of.len(), 1, "what has ended goes");
         cache.remove(&[4; 32]);

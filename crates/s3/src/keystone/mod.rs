@@ -152,7 +152,10 @@ fn name_of(kind: &[u8], text: &str) -> Name {
 
 /// Ids of projects as Keystone makes them: so none is the name of a user who was made here for people.
 fn is_project(id: &str) -> bool {
-    id.len() == 32 && id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    id.len() == 32
+        && id
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 /// What a line of a table can have of it.
@@ -175,14 +178,17 @@ fn odd(what: &str, answer: &Answer) -> Refused {
 
 fn body<T: DeserializeOwned>(what: &str, answer: &Answer) -> Result<T, Refused> {
     // What the library says of it may quote a secret.
-    serde_json::from_slice(&answer.body).map_err(|_| away(format!("Keystone's answer to {what} cannot be read")))
+    serde_json::from_slice(&answer.body)
+        .map_err(|_| away(format!("Keystone's answer to {what} cannot be read")))
 }
 
 impl Keystone {
     pub fn new(settings: Settings, clock: Clock) -> Self {
         let peer = Box::new(settings.fetcher.clone());
         if settings.fetcher.is_plain() {
-            tracing::warn!("s3: Keystone is asked in plain HTTP: what is sent to it, a password too, can be read on its way");
+            tracing::warn!(
+                "s3: Keystone is asked in plain HTTP: what is sent to it, a password too, can be read on its way"
+            );
         }
         Self::with(settings, peer, clock)
     }
@@ -446,7 +452,13 @@ impl Keystone {
         if kept.project_id.is_some_and(|p| p != who.project) {
             return Err(Refused::Unknown);
         }
-        Ok((Signing { secret: of.secret, who }, ends))
+        Ok((
+            Signing {
+                secret: of.secret,
+                who,
+            },
+            ends,
+        ))
     }
 
     /// What the gateway's user may not do there.

@@ -160,7 +160,9 @@ fn roles(name: &str, text: &str) -> Result<Vec<String>, String> {
     let all: Vec<String> = all.map(str::to_string).collect();
     match all.len() {
         1..=ROLES_MAX => Ok(all),
-        _ => Err(format!("{name} are 1 to {ROLES_MAX} names with commas between them")),
+        _ => Err(format!(
+            "{name} are 1 to {ROLES_MAX} names with commas between them"
+        )),
     }
 }
 
@@ -201,7 +203,10 @@ mod tests {
         let least = of(LEAST).unwrap();
         assert_eq!(least.login.password, "pa=ss \"word");
         assert_eq!(
-            (least.login.user_domain.as_str(), least.login.project_domain.as_str()),
+            (
+                least.login.user_domain.as_str(),
+                least.login.project_domain.as_str()
+            ),
             ("Default", "Default")
         );
         assert_eq!(least.roles, ["member", "admin"]);
@@ -212,7 +217,10 @@ mod tests {
             "# ours\n{LEAST}\nuser_domain=x\naccepted_roles = a, b ,\nec2 = true\ncreate_users = false\ncache_seconds = 0\nadmin_roles = c"
         );
         let more = of(&more).unwrap();
-        assert_eq!((more.roles, more.admin_roles), (vec!["a".into(), "b".into()], vec!["c".to_string()]));
+        assert_eq!(
+            (more.roles, more.admin_roles),
+            (vec!["a".into(), "b".into()], vec!["c".to_string()])
+        );
         assert!(more.ec2 && !more.create_users && more.cache_seconds == 0 && more.login.user_domain == "x");
         for (bad, why) in [
             (String::new(), "it has no url"),
@@ -220,7 +228,10 @@ mod tests {
             (LEAST.replace("password = pa=ss \"word", ""), "it has no password"),
             (format!("{LEAST}secret = 1"), "line 5: the names are"),
             (format!("{LEAST}ec2 = yes"), "ec2 is true or false"),
-            (format!("{LEAST}ec2 = true\nec2 = true"), "line 6: this name is there twice"),
+            (
+                format!("{LEAST}ec2 = true\nec2 = true"),
+                "line 6: this name is there twice",
+            ),
             (format!("{LEAST}cache_seconds = 3601"), "from 0 to 3600"),
             (format!("{LEAST}accepted_roles ="), "accepted_roles are 1 to 100"),
             (format!("{LEAST}accepted_roles = \"member\""), "no quotes"),

@@ -52,7 +52,10 @@ impl Played {
 
     fn token(&self) -> Value {
         let roles = lock(&self.roles);
-        let roles: Vec<Value> = roles.iter().map(|r| serde_json::json!({"id": "x", "name": r})).collect();
+        let roles: Vec<Value> = roles
+            .iter()
+            .map(|r| serde_json::json!({"id": "x", "name": r}))
+            .collect();
         serde_json::json!({"token": {
             "methods": ["password"], "user": {"id": USER, "name": "u"}, "project": *lock(&self.project),
             "roles": roles, "expires_at": *lock(&self.expires),
@@ -72,7 +75,10 @@ impl Played {
             let password = &said["auth"]["identity"]["password"]["user"]["password"];
             assert_eq!(said["auth"]["scope"]["project"]["name"], "service");
             return match *password == "word" {
-                true => (201, serde_json::json!({"own": format!("own-{n}"), "token": self.token()["token"]})),
+                true => (
+                    201,
+                    serde_json::json!({"own": format!("own-{n}"), "token": self.token()["token"]}),
+                ),
                 false => (401, Value::Null),
             };
         }
@@ -166,7 +172,11 @@ impl Stage {
 
     fn counts(&self) -> (usize, usize, usize) {
         let of = |n: &AtomicUsize| n.load(Ordering::Relaxed);
-        (of(&self.played.logins), of(&self.played.checks), of(&self.played.reads))
+        (
+            of(&self.played.logins),
+            of(&self.played.checks),
+            of(&self.played.reads),
+        )
     }
 }
 
@@ -221,7 +231,10 @@ fn no_token_holds_beyond_its_end() {
         stage.later(1);
         // Also where nobody can be asked.
         stage.played.away.store(true, Ordering::Relaxed);
-        assert!(matches!(stage.keystone.token("good").await, Err(Refused::Away(_))));
+        assert!(matches!(
+            stage.keystone.token("good").await,
+            Err(Refused::Away(_))
+        ));
         stage.played.away.store(false, Ordering::Relaxed);
         stage.later(QUIET);
         assert_eq!(stage.keystone.token("good").await, Err(Refused::Unknown));
@@ -298,7 +311,10 @@ fn what_is_known_goes_on_where_nobody_answers() {
         stage.played.away.store(true, Ordering::Relaxed);
         stage.later(AWAY_MAX);
         let refused = stage.keystone.token("good").await;
-        assert!(matches!(refused, Err(Refused::Away(_))), "not for longer than an hour");
+        assert!(
+            matches!(refused, Err(Refused::Away(_))),
+            "not for longer than an hour"
+        );
     });
 }
 

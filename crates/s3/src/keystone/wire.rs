@@ -150,7 +150,11 @@ pub fn time(text: &str) -> Option<u64> {
         return None;
     }
     // Years that begin in March, so that a leap day is a year's last.
-    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (y, m) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
     let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1;
     let days = days.checked_sub(BEFORE_1970)?;
     Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000)

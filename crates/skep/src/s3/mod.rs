@@ -9,7 +9,9 @@ mod show;
 mod subuser;
 mod usage;
 
-use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, KeystoneSettings, Masters, Settings, Swift, User};
+use ::s3::{
+    Admin, Certificate, Error as S3Error, Gateway, Key, KeystoneSettings, Masters, Settings, Swift, User,
+};
 use args::{KeyCommand, S3Command, Serve, UserCommand};
 use connect::{connect, failed};
 use io::socket::Listener;

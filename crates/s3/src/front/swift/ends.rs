@@ -63,7 +63,10 @@ mod tests {
         assert_eq!(of(&[]), Ok(None));
         assert_eq!(of(&[("x-delete-at", "1001")]), Ok(Some(1001)));
         assert_eq!(of(&[("x-delete-after", " 1 ")]), Ok(Some(1001)));
-        assert_eq!(of(&[("x-delete-at", "1"), ("x-delete-after", "5")]), Ok(Some(1005)));
+        assert_eq!(
+            of(&[("x-delete-at", "1"), ("x-delete-after", "5")]),
+            Ok(Some(1005))
+        );
         assert_eq!(of(&[("x-delete-at", "")]), Ok(None));
         for (name, value, why) in [
             ("x-delete-at", "1000", "X-Delete-At in past"),
@@ -75,10 +78,22 @@ mod tests {
             ("x-delete-at", "1e9", "Non-integer X-Delete-At"),
             ("x-delete-after", "-", "Non-integer X-Delete-After"),
             ("x-delete-after", "1.5", "Non-integer X-Delete-After"),
-            ("x-delete-after", "18446744073709551615", "X-Delete-After beyond the year 9999"),
-            ("x-delete-at", "99999999999999999999999", "X-Delete-At beyond the year 9999"),
+            (
+                "x-delete-after",
+                "18446744073709551615",
+                "X-Delete-After beyond the year 9999",
+            ),
+            (
+                "x-delete-at",
+                "99999999999999999999999",
+                "X-Delete-At beyond the year 9999",
+            ),
         ] {
-            assert_eq!(of(&[(name, value)]), Err((400, why.to_string())), "{name} {value}");
+            assert_eq!(
+                of(&[(name, value)]),
+                Err((400, why.to_string())),
+                "{name} {value}"
+            );
         }
     }
 }
