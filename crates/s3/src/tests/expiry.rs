@@ -126,7 +126,7 @@ fn objects_that_end_by_themselves_go_within_the_hour() {
         assert_eq!(gate.rounds(20).await, (0, 0), "a walk each hour, not each round");
         pool.pass(days(1) / 24);
         assert_eq!(gate.rounds(20).await, (29, 0));
-        gate.settle(30).await;
+        gate.settle(31).await;
         let left: Vec<String> = kept.iter().cloned().chain(["t007".into()]).collect();
         assert_eq!(gate.all(&bucket).await, left);
     });
