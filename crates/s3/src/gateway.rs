@@ -179,6 +179,20 @@ impl Admin {
     }
 }
 
+/// Which Keystone is asked. The log says at once whether it lets the gateway in.
+fn keystone(settings: &Settings, clock: &Clock) -> Option<Keystone> {
+    let of = settings.keystone.clone()?;
+    if !of.ec2 && settings.swift.is_none() {
+        tracing::warn!(
+            "s3: Keystone is asked for nothing: Swift is not served, and its keys of EC2 are not taken"
+        );
+    }
+    let keystone = Keystone::new(of, clock.clone());
+    let greeting = keystone.clone();
+    drop(task::spawn_local(async move { greeting.greet().await }));
+    Some(keystone)
+}
+
 /// What is known of a bucket's size.
 #[derive(Debug)]
 pub struct BucketStats {
@@ -228,16 +242,6 @@ impl Gateway {
             plain: settings.plain_keys,
             masters: settings.masters.clone(),
         };
-        let keystone = settings.keystone.clone();
-        if keystone.as_ref().is_some_and(|k| !k.ec2) && settings.swift.is_none() {
-            tracing::warn!(
-                "s3: Keystone is asked for nothing: Swift is not served, and its keys of EC2 are not taken"
-            );
-        }
-        let keystone = keystone.map(|k| Keystone::new(k, clock.clone()));
-        if let Some(keystone) = keystone.clone() {
-            drop(task::spawn_local(async move { keystone.greet().await }));
-        }
         let of = (buckets.clone(), objects.clone());
         Ok(Self {
             front: Front::new(
@@ -247,7 +251,7 @@ impl Gateway {
                 (meters, usage),
                 clock.clone(),
                 (day, keys),
-                (settings.swift.clone(), keystone),
+                (settings.swift.clone(), keystone(settings, &clock)),
             ),
             hosts: [&settings.domains, &settings.sites].map(|names| Hosts::new(names)),
             usage_keep: settings.usage_keep,
