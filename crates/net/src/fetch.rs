@@ -3,7 +3,7 @@
 //! Each has a connection of its own. Redirections are not followed, and an error never has the URL's path. Whom HTTPS may trust is who a file
 //! names, or whom the host trusts (its certificates, or those of `SSL_CERT_FILE`).
 //!
-//! Bounds: [`CONNECT_WITHIN`] to connect, [`WITHIN`] for all of it, [`BODY_MAX`] of an answer.
+//! Bounds: [`CONNECT_WITHIN`] to connect, [`WITHIN`] for all the rest, [`BODY_MAX`] of an answer.
 
 use crate::http::Wire;
 use crate::post::{Url, config, connect};
@@ -21,11 +21,10 @@ use std::time::Duration;
 use tokio_rustls::TlsConnector;
 
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-pub const WITHIN: Duration = Duration::from_secs(15);
-pub const BODY_MAX: usize = 256 << 10;
+pub const WITHIN: Duration = Duration::from_secs(10);
+pub const BODY_MAX: usize = 1 << 20;
 
-/// Below the service's URL.
-#[derive(Debug)]
+/// Below the service's URL. It may have secrets, and is not shown.
 pub struct Request {
     pub method: Method,
     pub path: String,
@@ -34,11 +33,25 @@ pub struct Request {
     pub body: String,
 }
 
-#[derive(Debug)]
 pub struct Answer {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Bytes,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "answer of status {}", self.status)
+    }
+}
+
+/// Why there is no answer, in a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failed {
+    /// Nobody is there to be asked.
+    Unreached(String),
+    /// Somebody is, and did not answer to this.
+    Unanswered(String),
 }
 
 /// A service by its URL. Clones are the same.
@@ -78,18 +91,18 @@ impl Fetcher {
     }
 
     /// Any status is an answer.
-    pub async fn ask(&self, request: Request) -> Result<Answer, String> {
-        let asked = task::timeout(WITHIN, self.exchange(request)).await;
+    pub async fn ask(&self, request: Request) -> Result<Answer, Failed> {
         let place = self.base.place();
-        asked
-            .map_err(|_| format!("no answer of {place} within {} s", WITHIN.as_secs()))?
-            .map_err(|e| format!("{place}: {e}"))
-    }
-
-    async fn exchange(&self, asked: Request) -> Result<Answer, String> {
         let late = |_| format!("no connection within {} s", CONNECT_WITHIN.as_secs());
         let stream = task::timeout(CONNECT_WITHIN, connect(&self.base)).await;
-        let wire = Wire::new(stream.map_err(late)??);
+        let stream = stream.map_err(late).and_then(|s| s);
+        let stream = stream.map_err(|e| Failed::Unreached(format!("{place}: {e}")))?;
+        let asked = task::timeout(WITHIN, self.exchange(Wire::new(stream), request)).await;
+        let answer = asked.unwrap_or_else(|_| Err(format!("no answer within {} s", WITHIN.as_secs())));
+        answer.map_err(|e| Failed::Unanswered(format!("{place}: {e}")))
+    }
+
+    async fn exchange(&self, wire: Wire, asked: Request) -> Result<Answer, String> {
         let mut request = hyper::Request::builder()
             .method(asked.method)
             .uri(format!("{}{}", self.base.path.trim_end_matches('/'), asked.path))
@@ -204,9 +217,21 @@ mod tests {
         let mut endless = b"HTTP/1.0 200 OK\r\n\r\n".to_vec();
         endless.resize(BODY_MAX + 4096, b'x');
         let got = with_answer(endless, async |f| f.ask(request()).await);
-        assert!(got.unwrap_err().contains("length limit exceeded"));
+        let Failed::Unanswered(why) = got.unwrap_err() else {
+            panic!("it was reached");
+        };
+        assert!(why.contains("length limit exceeded"), "{why}");
         let got = with_answer(b"nonsense\r\n\r\n".to_vec(), async |f| f.ask(request()).await);
-        assert!(got.is_err());
+        assert!(matches!(got, Err(Failed::Unanswered(_))));
+        // Nobody listens at a port that was taken and let go.
+        let gone = on_a_thread(async {
+            let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let addr = listener.local_addr().unwrap();
+            drop(listener);
+            let fetcher = Fetcher::new(&format!("http://{addr}"), None).unwrap();
+            fetcher.ask(request()).await
+        });
+        assert!(matches!(gone, Err(Failed::Unreached(_))));
     }
 
     #[test]

@@ -84,7 +84,7 @@ class Played:
             def answer(self, method, body):
                 with played.lock:
                     played.asked.append((method, self.path))
-                    status, said, headers = played.answer(method, self.path, self.headers, body)
+                    status, said, headers = played.answer(method, self.path.split('?')[0], self.headers, body)
                 text = json.dumps(said).encode()
                 self.send_response(status)
                 for name, value in {**headers, 'Content-Type': 'application/json', 'Content-Length': str(len(text))}.items():

@@ -24,6 +24,10 @@ fn refused(why: Refused) -> S3Error {
     match why {
         Refused::Unknown => no_key(),
         Refused::Unfit(why) => coded(S3ErrorCode::AccessDenied, why),
+        Refused::Busy => coded(
+            S3ErrorCode::SlowDown,
+            "too much is asked of the service of identity",
+        ),
         Refused::Away(why) => {
             tracing::debug!("s3: {why}");
             let why =

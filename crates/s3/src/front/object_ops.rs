@@ -288,11 +288,11 @@ impl<P: Pool> Front<P> {
     ) -> S3Result<(Entry, Known)> {
         let admitted = async {
             let mut known = self.still(known, bucket, begun).await?;
+            let more = Amount::object(new.stored.size);
+            let admitted = self.limits.admit(&known.bucket, more).await?;
             if new.attributes.headers.contains_key(DELETE_AT) {
                 known = self.ending(known, bucket).await?;
             }
-            let more = Amount::object(new.stored.size);
-            let admitted = self.limits.admit(&known.bucket, more).await?;
             Ok::<_, Error>((known, admitted))
         };
         let (known, _admitted) = match admitted.await {

@@ -45,6 +45,11 @@ impl<T: Clone> Cache<T> {
         }
     }
 
+    /// Whether it was to be taken as it is then.
+    pub fn is_fresh(&self, name: &Name, then: u64) -> bool {
+        self.of.get(name).is_some_and(|(_, term)| then < term.fresh)
+    }
+
     /// Where there is no room what has ended goes, and else what ends first.
     pub fn put(&mut self, name: Name, what: T, term: Term, now: u64) {
         if self.of.len() >= self.max && !self.of.contains_key(&name) {

@@ -2,12 +2,13 @@
 //!
 //! A project is a user here, under its id; who of the project asks is a subuser of that, under the id of the user there. Keystone is asked as a user of its own, whose token is
 //! renewed before it ends. What was heard is remembered for a short while, and no longer than the token that it is about holds; then it is asked again. Where nobody
-//! answers what was heard before goes on, for [`AWAY_MAX`] at most, and all else is refused: never is anybody let in as somebody else.
+//! answers what was heard before goes on, for [`AWAY_MAX`] at most, and all else is refused: never is anybody let in as somebody else. That this gateway has no room for a question is no such
+//! case, else whoever floods it would have what was taken away from him: then it goes on for [`GRACE`] alone.
 //!
 //! Keys: Keystone keeps their secrets, which an administrator may read. A gateway does, so that signatures of any kind are checked as those of keys of its own are (chunks of a body and forms,
 //! too, for which no other answer of Keystone's is enough). Who it is, and what he may do, Keystone says to a text that is signed with that secret.
 //!
-//! Bounds: [`AT_ONCE`] questions at once, others wait for [`ROOM_WITHIN`]; an answer as `net::fetch` has it; `cache_entries` of good tokens and keys each, [`REFUSED_MAX`] of others.
+//! Bounds: [`AT_ONCE`] questions at once about what is new and as many about what was heard before, so that neither keeps the other waiting; [`WAITING_MAX`] others wait for [`ROOM_WITHIN`]; an answer as `net::fetch` has it; `cache_entries` of good tokens and keys each, [`REFUSED_MAX`] of others.
 
 mod cache;
 mod settings;
@@ -23,27 +24,33 @@ use aws_lc_rs::digest;
 use cache::{Cache, Heard, Name, Term};
 use hyper::Method;
 use io::task;
-use net::fetch::{Answer, Fetcher, Request};
+use net::fetch::{Answer, Failed, Fetcher, Request};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt;
 use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Mutex as Turn, Semaphore};
+use tokio::sync::{Mutex as Turn, Semaphore, SemaphorePermit};
 
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 8;
+const WAITING_MAX: usize = 256;
 const ROOM_WITHIN: Duration = Duration::from_secs(10);
 /// Of tokens and public parts of keys; Keystone's own have some 200 bytes.
-const TOKEN_MAX: usize = 4096;
+const TOKEN_MAX: usize = 2048;
 const ACCESS_MAX: usize = 128;
 const REFUSED_MAX: usize = 1024;
 /// How long a refusal is remembered (milliseconds).
 const REFUSED_FOR: u64 = 15_000;
 /// How long after it was heard what is known goes on where nobody answers (milliseconds).
 const AWAY_MAX: u64 = 60 * 60 * 1000;
-/// Nobody is asked for so long after there was no answer (milliseconds).
+/// And how long where there is no room to ask.
+const GRACE: u64 = 60_000;
+/// Nobody is asked for so long after nobody was there, or after so many questions in a row had no answer (milliseconds). Then one asks, and others wait for what comes of it, for so long at most.
 const QUIET: u64 = 5000;
+const FAILURES: u32 = 3;
+const PROBE: u64 = 60_000;
 /// And after the gateway itself was not let in: services of identity lock out who comes too often.
 const QUIET_REFUSED: u64 = 10_000;
 /// The gateway's own token is renewed so long before its end (milliseconds), but not twice within [`QUIET_REFUSED`].
@@ -84,21 +91,40 @@ pub enum Refused {
     Unfit(String),
     /// Nobody can say; in a sentence.
     Away(String),
+    /// There is no room to ask.
+    Busy,
 }
 
 /// Who answers. A trait for tests alone.
 #[async_trait::async_trait]
 trait Peer: Send + Sync {
-    async fn ask(&self, request: Request) -> Result<Answer, String>;
+    async fn ask(&self, request: Request) -> Result<Answer, Failed>;
 }
 
 #[async_trait::async_trait]
 impl Peer for Fetcher {
     /// As a task of its own: its sockets stay on this thread.
-    async fn ask(&self, request: Request) -> Result<Answer, String> {
+    async fn ask(&self, request: Request) -> Result<Answer, Failed> {
         let fetcher = self.clone();
         let asked = task::spawn_local(async move { Fetcher::ask(&fetcher, request).await });
-        asked.await.map_err(|_| "the gateway is stopping".to_string())?
+        let stopping = |_| Err(Failed::Unanswered("the gateway is stopping".into()));
+        asked.await.unwrap_or_else(stopping)
+    }
+}
+
+/// Counts who waits, up to a bound.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn one_more(of: &'a AtomicUsize) -> Option<Self> {
+        let one = Self(of);
+        (of.fetch_add(1, Ordering::Relaxed) < WAITING_MAX).then_some(one)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -110,8 +136,16 @@ struct Own {
     until: u64,
 }
 
-/// Nobody is asked until then, and why.
-type Quiet = Option<(u64, String)>;
+/// What is known of answers that did not come.
+#[derive(Default)]
+struct Quiet {
+    /// In a row.
+    failures: u32,
+    /// Nobody is asked until then, and why.
+    until: Option<(u64, String)>,
+    /// Somebody asks whether it is over; nobody else until then.
+    probe: u64,
+}
 
 struct Inner {
     settings: Settings,
@@ -122,9 +156,11 @@ struct Inner {
     keys: Mutex<Cache<Signing>>,
     refused: Mutex<Cache<Refused>>,
     quiet: Mutex<Quiet>,
-    /// What was said last of what the gateway's user may not do.
-    lacks: Mutex<String>,
-    room: Semaphore,
+    /// What was said last of answers that say neither yes nor no.
+    said: Mutex<String>,
+    /// For questions about what is new, and about what was heard before.
+    rooms: [Semaphore; 2],
+    waiting: AtomicUsize,
 }
 
 /// Clones are the same.
@@ -171,11 +207,6 @@ fn away(why: impl Into<String>) -> Refused {
     Refused::Away(why.into())
 }
 
-/// An answer that is none of those that are known.
-fn odd(what: &str, answer: &Answer) -> Refused {
-    away(format!("Keystone answered {} to {what}", answer.status))
-}
-
 fn body<T: DeserializeOwned>(what: &str, answer: &Answer) -> Result<T, Refused> {
     // What the library says of it may quote a secret.
     serde_json::from_slice(&answer.body)
@@ -203,9 +234,10 @@ impl Keystone {
             tokens: Mutex::new(Cache::new(entries)),
             keys: Mutex::new(Cache::new(entries)),
             refused: Mutex::new(Cache::new(REFUSED_MAX)),
-            quiet: Mutex::new(None),
-            lacks: Mutex::new(String::new()),
-            room: Semaphore::new(AT_ONCE),
+            quiet: Mutex::default(),
+            said: Mutex::default(),
+            rooms: [AT_ONCE, AT_ONCE].map(Semaphore::new),
+            waiting: AtomicUsize::new(0),
         }))
     }
 
@@ -222,7 +254,8 @@ impl Keystone {
 
     /// Whose a token is.
     pub async fn token(&self, text: &str) -> Result<Who, Refused> {
-        let good = text.len() <= TOKEN_MAX && text.bytes().all(|b| b.is_ascii_graphic());
+        let known = |b: u8| b.is_ascii_alphanumeric() || b"_-.=".contains(&b);
+        let good = text.len() <= TOKEN_MAX && text.bytes().all(known);
         if text.is_empty() || !good {
             return Err(Refused::Unknown);
         }
@@ -245,17 +278,41 @@ impl Keystone {
     }
 
     fn is_quiet(&self) -> Option<String> {
-        let quiet = lock(&self.0.quiet);
-        let (until, why) = quiet.as_ref()?;
-        (self.now() < *until).then(|| why.clone())
+        let (quiet, now) = (lock(&self.0.quiet), self.now());
+        let (until, why) = quiet.until.as_ref()?;
+        (now < *until).then(|| why.clone())
+    }
+
+    /// Whether a question may be asked: after a quiet one alone, which finds out whether it is over.
+    fn may_ask(&self) -> Result<(), Refused> {
+        let (mut quiet, now) = (lock(&self.0.quiet), self.now());
+        match &quiet.until {
+            Some((until, why)) if now < (*until).max(quiet.probe) => return Err(Refused::Away(why.clone())),
+            Some(_) => quiet.probe = now + PROBE,
+            None => {}
+        }
+        Ok(())
     }
 
     fn be_quiet(&self, why: &str, ms: u64) {
         let mut quiet = lock(&self.0.quiet);
-        if quiet.as_ref().is_none_or(|(_, said)| said != why) {
+        if quiet.until.as_ref().is_none_or(|(_, said)| said != why) {
             tracing::warn!("s3: Keystone: {why}");
         }
-        *quiet = Some((self.now() + ms, why.to_string()));
+        quiet.until = Some((self.now() + ms, why.to_string()));
+        quiet.probe = 0;
+    }
+
+    /// One of those that have to be several in a row before nobody is asked: what is asked for may be why.
+    fn failed(&self, why: &str) {
+        let (many, probed) = {
+            let mut quiet = lock(&self.0.quiet);
+            quiet.failures = quiet.failures.saturating_add(1);
+            (quiet.failures >= FAILURES, quiet.until.is_some())
+        };
+        if many || probed {
+            self.be_quiet(why, QUIET);
+        }
     }
 
     /// What is known, or what is heard when asked.
@@ -265,24 +322,33 @@ impl Keystone {
         name: Name,
         ask: impl Future<Output = Result<(T, u64), Refused>>,
     ) -> Result<T, Refused> {
-        if let Heard::Fresh(what) = lock(of).get(&name, self.now()) {
-            return Ok(what);
-        }
+        let known = lock(of).get(&name, self.now());
+        let old = match known {
+            Heard::Fresh(what) => return Ok(what),
+            Heard::Old(_) => true,
+            Heard::Nothing => false,
+        };
         if let Heard::Fresh(refused) = lock(&self.0.refused).get(&name, self.now()) {
             return Err(refused);
         }
-        let asked = match self.is_quiet() {
-            Some(why) => Err(Refused::Away(why)),
-            None => self.asked(of, &name, ask).await,
+        let refused = match self.asked(of, (&name, old), ask).await {
+            Ok(what) => return Ok(what),
+            Err(refused) => refused,
         };
-        match asked {
-            Ok(what) => Ok(what),
+        // As if it were so much earlier, where the gateway itself is why nobody was asked.
+        let then = match refused {
+            Refused::Busy => self.now().saturating_sub(GRACE),
+            _ => self.now(),
+        };
+        let seen = lock(of).get(&name, self.now());
+        match (refused, seen) {
             // It was good, and has not ended.
-            Err(Refused::Away(why)) => match lock(of).get(&name, self.now()) {
-                Heard::Fresh(what) | Heard::Old(what) => Ok(what),
-                Heard::Nothing => Err(Refused::Away(why)),
-            },
-            Err(refused) => {
+            (Refused::Away(_), Heard::Fresh(what) | Heard::Old(what)) => Ok(what),
+            (Refused::Busy, Heard::Fresh(what) | Heard::Old(what)) if lock(of).is_fresh(&name, then) => {
+                Ok(what)
+            }
+            (refused @ (Refused::Away(_) | Refused::Busy), _) => Err(refused),
+            (refused, _) => {
                 lock(of).remove(&name);
                 let (now, end) = (self.now(), self.now() + REFUSED_FOR);
                 lock(&self.0.refused).put(name, refused.clone(), Term { fresh: end, end }, now);
@@ -291,25 +357,39 @@ impl Keystone {
         }
     }
 
+    /// A place to ask from.
+    async fn room(&self, old: bool) -> Result<SemaphorePermit<'_>, Refused> {
+        let room = &self.0.rooms[usize::from(old)];
+        if let Ok(place) = room.try_acquire() {
+            return Ok(place);
+        }
+        let waiting = Waiting::one_more(&self.0.waiting).ok_or(Refused::Busy)?;
+        let place = task::timeout(ROOM_WITHIN, room.acquire()).await;
+        drop(waiting);
+        place.ok().and_then(Result::ok).ok_or(Refused::Busy)
+    }
+
     async fn asked<T: Clone>(
         &self,
         of: &Mutex<Cache<T>>,
-        name: &Name,
+        (name, old): (&Name, bool),
         ask: impl Future<Output = Result<(T, u64), Refused>>,
     ) -> Result<T, Refused> {
-        let room = task::timeout(ROOM_WITHIN, self.0.room.acquire()).await;
-        let Ok(Ok(_room)) = room else {
-            return Err(away("too much is asked of Keystone at once"));
-        };
+        if let Some(why) = self.is_quiet() {
+            return Err(Refused::Away(why));
+        }
+        let _room = self.room(old).await?;
         // Others with the same may have been before.
         if let Heard::Fresh(what) = lock(of).get(name, self.now()) {
             return Ok(what);
         }
-        if let Some(why) = self.is_quiet() {
-            return Err(Refused::Away(why));
-        }
+        self.may_ask()?;
         let (what, ends) = ask.await?;
         let now = self.now();
+        // A later question may have been answered before.
+        if let Heard::Fresh(refused) = lock(&self.0.refused).get(name, now) {
+            return Err(refused);
+        }
         let left = ends.saturating_sub(self.0.clock.now_ms());
         let term = Term {
             fresh: now + self.0.settings.cache_seconds * 1000,
@@ -321,13 +401,29 @@ impl Keystone {
 
     async fn exchange(&self, request: Request) -> Result<Answer, Refused> {
         match self.0.peer.ask(request).await {
-            Ok(answer) => {
-                let over = |quiet: &mut (u64, String)| self.now() >= quiet.0;
-                lock(&self.0.quiet).take_if(over);
+            Ok(answer) if matches!(answer.status, 429 | 502..=504) => {
+                self.failed(&format!("it answers {}", answer.status));
                 Ok(answer)
             }
-            Err(why) => {
+            Ok(answer) => {
+                let mut quiet = lock(&self.0.quiet);
+                quiet.failures = 0;
+                // One that was set meanwhile stays.
+                if quiet
+                    .until
+                    .as_ref()
+                    .is_some_and(|(until, _)| self.now() >= *until)
+                {
+                    *quiet = Quiet::default();
+                }
+                Ok(answer)
+            }
+            Err(Failed::Unreached(why)) => {
                 self.be_quiet(&why, QUIET);
+                Err(Refused::Away(why))
+            }
+            Err(Failed::Unanswered(why)) => {
+                self.failed(&why);
                 Err(Refused::Away(why))
             }
         }
@@ -420,7 +516,7 @@ impl Keystone {
             200 => self.judge(body::<wire::TokenBody>(WHAT, &answer)?.token),
             404 => Err(Refused::Unknown),
             403 => Err(self.lacks("look at others' tokens: it wants the role admin, or service")),
-            _ => Err(odd(WHAT, &answer)),
+            _ => Err(self.odd(WHAT, &answer)),
         }
     }
 
@@ -432,10 +528,10 @@ impl Keystone {
             200 => body::<wire::CredentialBody>(WHAT, &found)?.credential,
             404 => return Err(Refused::Unknown),
             403 => return Err(self.lacks("read others' keys: it wants the role admin")),
-            _ => return Err(odd(WHAT, &found)),
+            _ => return Err(self.odd(WHAT, &found)),
         };
         let of = serde_json::from_str::<wire::Ec2>(&kept.blob).ok();
-        let good = |of: &wire::Ec2| kept.kind == "ec2" && of.access == access && !of.secret.is_empty();
+        let good = |of: &wire::Ec2| kept.kind == "ec2" && of.is_of(access);
         let of = of.filter(good).ok_or(Refused::Unknown)?;
         let mut nonce = [0; 16];
         self.0.clock.fill(&mut nonce);
@@ -447,7 +543,7 @@ impl Keystone {
             // Its user or project is not let in any more, or gone.
             401 | 404 => return Err(Refused::Unknown),
             403 => return Err(self.lacks("have signatures checked: it wants the role admin, or service")),
-            _ => return Err(odd(WHAT, &said)),
+            _ => return Err(self.odd(WHAT, &said)),
         };
         if kept.project_id.is_some_and(|p| p != who.project) {
             return Err(Refused::Unknown);
@@ -463,10 +559,19 @@ impl Keystone {
 
     /// What the gateway's user may not do there.
     fn lacks(&self, what: &str) -> Refused {
-        let why = format!("it does not let {} {what}", self.0.settings.login.user);
-        let mut said = lock(&self.0.lacks);
+        self.noted(format!("it does not let {} {what}", self.0.settings.login.user))
+    }
+
+    /// An answer that is none of those that are known.
+    fn odd(&self, what: &str, answer: &Answer) -> Refused {
+        self.noted(format!("it answered {} to {what}", answer.status))
+    }
+
+    /// In the log once, and not for each request.
+    fn noted(&self, why: String) -> Refused {
+        let mut said = lock(&self.0.said);
         if *said != why {
-            tracing::error!("s3: Keystone: {why}");
+            tracing::warn!("s3: Keystone: {why}");
             said.clone_from(&why);
         }
         away(format!("Keystone: {why}"))
@@ -478,16 +583,19 @@ impl Keystone {
         if ends <= self.0.clock.now_ms() {
             return Err(Refused::Unknown);
         }
+        if token.is_limited() {
+            let why = "the token is for some requests of other services alone (access rules)";
+            return Err(Refused::Unfit(why.into()));
+        }
         let Some(project) = token.project.filter(|p| is_project(&p.id)) else {
             let why = "the token is of no project";
             return Err(Refused::Unfit(why.into()));
         };
-        let has = |names: &[String]| {
-            let named = |role: &wire::Role| names.iter().any(|n| n.eq_ignore_ascii_case(&role.name));
-            token.roles.iter().any(named)
-        };
-        let admin = has(&self.0.settings.admin_roles);
-        if !admin && !has(&self.0.settings.roles) {
+        let of = &self.0.settings;
+        let mut roles = token.roles.iter().map(|r| r.name.as_str());
+        // To the letter: a role that is called alike may be somebody's own.
+        let admin = roles.clone().any(|r| of.admin_roles.iter().any(|n| n == r));
+        if !admin && !roles.any(|r| of.roles.iter().any(|n| n.eq_ignore_ascii_case(r))) {
             let why = "none of the token's roles is one that this gateway lets in";
             return Err(Refused::Unfit(why.into()));
         }

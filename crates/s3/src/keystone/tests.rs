@@ -21,6 +21,8 @@ const SECRET: &str = "a-secret";
 struct Played {
     /// Nobody answers.
     away: AtomicBool,
+    /// Questions about tokens that begin so are cut off.
+    cuts: AtomicBool,
     /// The gateway's tokens that were given out are good for nothing.
     forgets: AtomicBool,
     logins: AtomicUsize,
@@ -122,7 +124,7 @@ impl Played {
 
 #[async_trait::async_trait]
 impl Peer for Arc<Played> {
-    async fn ask(&self, request: Request) -> Result<Answer, String> {
+    async fn ask(&self, request: Request) -> Result<Answer, Failed> {
         let now = self.at_once.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_at_once.fetch_max(now, Ordering::Relaxed);
         for _ in 0..20 {
@@ -130,7 +132,11 @@ impl Peer for Arc<Played> {
         }
         self.at_once.fetch_sub(1, Ordering::Relaxed);
         if self.away.load(Ordering::Relaxed) {
-            return Err("nobody answers".into());
+            return Err(Failed::Unreached("nobody answers".into()));
+        }
+        let cut = request.headers.iter().any(|(_, v)| v.starts_with("cut"));
+        if cut && self.cuts.load(Ordering::Relaxed) {
+            return Err(Failed::Unanswered("it was cut off".into()));
         }
         let (status, said) = self.answer(&request);
         let mut headers = HeaderMap::new();
@@ -212,7 +218,7 @@ fn tokens_are_asked_about_once_in_a_while() {
         assert_eq!(keystone.token("good").await, Ok(who()));
         assert_eq!(stage.counts(), (1, 4, 0), "the log-in holds still");
         // What cannot be a token is not asked about.
-        for bad in ["", "a b", "a\n", "\u{e9}", &"x".repeat(TOKEN_MAX + 1)] {
+        for bad in ["", "a b", "a\n", "\u{e9}", "a/b", &"x".repeat(TOKEN_MAX + 1)] {
             assert_eq!(keystone.token(bad).await, Err(Refused::Unknown));
         }
         assert_eq!(stage.counts(), (1, 4, 0));
@@ -392,6 +398,86 @@ fn keys_that_are_something_else_are_none() {
 }
 
 #[test]
+fn what_is_limited_to_some_requests_is_refused() {
+    let token = |rules: Value| {
+        let said = serde_json::json!({
+            "expires_at": "", "user": {"id": "u"}, "application_credential": {"id": "x", "access_rules": rules},
+        });
+        serde_json::from_value::<wire::Token>(said).unwrap().is_limited()
+    };
+    assert!(token(serde_json::json!([{"path": "/v3", "method": "GET"}])));
+    assert!(!token(Value::Null) && !token(serde_json::json!([])));
+}
+
+#[test]
+fn one_question_that_fails_silences_no_other() {
+    run(async {
+        let stage = Stage::new("");
+        stage.played.cuts.store(true, Ordering::Relaxed);
+        for n in 0..10 {
+            let cut = stage.keystone.token(&format!("cut{n}")).await;
+            assert!(matches!(cut, Err(Refused::Away(_))));
+            assert_eq!(stage.keystone.token(&format!("good{n}")).await, Ok(who()));
+        }
+        // Several in a row do, for a while.
+        for n in 0..FAILURES {
+            stage.keystone.token(&format!("cut{n}")).await.unwrap_err();
+        }
+        assert!(matches!(
+            stage.keystone.token("good").await,
+            Err(Refused::Away(_))
+        ));
+        stage.later(QUIET);
+        assert_eq!(stage.keystone.token("good").await, Ok(who()));
+    });
+}
+
+#[test]
+fn a_flood_lets_nobody_in_for_longer() {
+    run(async {
+        let stage = Stage::new("");
+        *lock(&stage.played.expires) = "2026-11-27T16:00:00.000000Z".into();
+        assert_eq!(stage.keystone.token("good").await, Ok(who()));
+        // All places are taken.
+        let taken = stage
+            .keystone
+            .0
+            .rooms
+            .iter()
+            .map(|r| r.try_acquire_many(AT_ONCE as u32).unwrap());
+        let taken: Vec<_> = taken.collect();
+        stage.keystone.0.waiting.store(WAITING_MAX, Ordering::Relaxed);
+        assert_eq!(stage.keystone.token("new").await, Err(Refused::Busy));
+        stage.later(300_000 + GRACE - 1);
+        assert_eq!(stage.keystone.token("good").await, Ok(who()), "for a moment");
+        stage.later(1);
+        assert_eq!(stage.keystone.token("good").await, Err(Refused::Busy));
+        assert_eq!(stage.keystone.0.waiting.load(Ordering::Relaxed), WAITING_MAX);
+        drop(taken);
+        stage.keystone.0.waiting.store(0, Ordering::Relaxed);
+        assert_eq!(stage.keystone.token("good").await, Ok(who()));
+    });
+}
+
+#[test]
+fn after_a_quiet_one_asks_for_all() {
+    run(async {
+        let stage = Stage::new("");
+        stage.played.away.store(true, Ordering::Relaxed);
+        stage.keystone.token("good").await.unwrap_err();
+        stage.later(QUIET);
+        stage.played.away.store(false, Ordering::Relaxed);
+        stage.keystone.may_ask().unwrap();
+        let refused = stage.keystone.token("good").await;
+        assert!(matches!(refused, Err(Refused::Away(_))), "another asks");
+        // And if that one never comes back.
+        stage.later(PROBE);
+        assert_eq!(stage.keystone.token("good").await, Ok(who()));
+        assert_eq!(stage.keystone.token("good2").await, Ok(who()));
+    });
+}
+
+#[test]
 fn many_ask_few_at_once() {
     run(async {
         let stage = Stage::new("");
@@ -404,7 +490,8 @@ fn many_ask_few_at_once() {
         for asked in asking {
             assert_eq!(asked.await.unwrap(), Ok(who()));
         }
-        assert!(stage.played.most_at_once.load(Ordering::Relaxed) <= AT_ONCE);
+        let most = stage.played.most_at_once.load(Ordering::Relaxed);
+        assert!(most <= AT_ONCE, "{most}");
         assert_eq!(stage.counts().0, 1, "one log-in");
     });
 }

@@ -7,7 +7,8 @@ use base64::engine::general_purpose::URL_SAFE;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub const TOKENS: &str = "/v3/auth/tokens";
+/// Without what all there is at the site.
+pub const TOKENS: &str = "/v3/auth/tokens?nocatalog";
 pub const S3_TOKENS: &str = "/v3/s3tokens";
 
 #[derive(Debug, Deserialize)]
@@ -24,6 +25,23 @@ pub struct Token {
     pub project: Option<Project>,
     #[serde(default)]
     pub roles: Vec<Role>,
+    /// What it was got with, if that was made for one application.
+    #[serde(default)]
+    pub application_credential: Option<Application>,
+}
+
+impl Token {
+    /// Whether it is for some requests alone, which nobody here tells apart.
+    pub fn is_limited(&self) -> bool {
+        let rules = self.application_credential.as_ref();
+        rules.is_some_and(|a| a.access_rules.as_ref().is_some_and(|r| !r.is_empty()))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Application {
+    #[serde(default)]
+    pub access_rules: Option<Vec<Value>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -69,6 +87,18 @@ impl std::fmt::Debug for Credential {
 pub struct Ec2 {
     pub access: String,
     pub secret: String,
+}
+
+/// Of one part of a key.
+const SECRET_MAX: usize = 256;
+
+impl Ec2 {
+    /// Whether it is this key, and one that can be used.
+    pub fn is_of(&self, access: &str) -> bool {
+        let secret = self.secret.as_bytes();
+        let good = (1..=SECRET_MAX).contains(&secret.len()) && secret.iter().all(u8::is_ascii_graphic);
+        self.access == access && good
+    }
 }
 
 /// A token for the gateway itself.

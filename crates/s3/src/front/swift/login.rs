@@ -119,6 +119,10 @@ impl<P: Pool> Front<P> {
         let who = keystone.token(token).await.map_err(|e| match e {
             Refused::Unknown => unknown(),
             Refused::Unfit(why) => refuse(StatusCode::FORBIDDEN, why),
+            Refused::Busy => refuse(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Too much is asked of the service of identity; try again later.",
+            ),
             Refused::Away(why) => {
                 tracing::debug!("s3: {why}");
                 let why = "The service of identity cannot be asked whose this token is; try again later.";
@@ -127,6 +131,13 @@ impl<P: Pool> Front<P> {
         })?;
         let named = asked.place.account.as_deref();
         if let Some(account) = named.filter(|a| who.admin && *a != who.project) {
+            let by = who.user.as_deref().unwrap_or_default();
+            tracing::info!(
+                "s3: {}:{by}, an administrator of Keystone's, in the account {account:?}: {} {:?}",
+                who.project,
+                asked.method,
+                asked.uri.path()
+            );
             return match self.accounts.user(account).await {
                 Err(Error::NoSuchUser) => Err(missing()),
                 other => Ok(Caller {
