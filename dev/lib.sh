@@ -19,9 +19,9 @@ PACKAGES_BUILD=(build-essential cmake ca-certificates curl protobuf-compiler lib
 PACKAGES_CLIENTS=(ceph-common librados2 librbd1 python3-rados python3-rbd qemu-utils qemu-block-extra fio)
 PACKAGES_TEST=("${PACKAGES_CLIENTS[@]}" ceph-base ceph-fuse python3-cephfs python3-pytest python3-pytest-xdist python3-cryptography jq
     etcd-server etcd-client debootstrap openssl iproute2 iptables strace valgrind qemu-system-x86 busybox-static cpio kmod
-    rbd-mirror rbd-fuse rbd-nbd python3-prometheus-client python3-requests chromium chromium-driver python3-selenium python3-yaml s3cmd rclone python3-boto3 python3-swiftclient radosgw restic)
+    rbd-mirror rbd-fuse rbd-nbd python3-prometheus-client python3-requests chromium chromium-driver python3-selenium python3-yaml s3cmd rclone python3-boto3 python3-swiftclient python3-keystoneclient radosgw restic)
 # For tests that are long: a real Ceph beside Skep, what go-ceph is compiled against, OpenStack's drivers.
-PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd ceph-mds radosgw librados-dev librbd-dev libcephfs-dev python3-glance-store python3-nova python3-cinder python3-ddt
+PACKAGES_LONG=(ceph-mon ceph-mgr ceph-osd ceph-mds radosgw librados-dev librbd-dev libcephfs-dev python3-glance-store python3-nova python3-cinder python3-ddt python3-keystone
     systemd-container libvirt-daemon-system libvirt-clients libvirt-daemon-driver-storage-rbd libvirt-daemon-driver-qemu)
 # The tests of NFS and Samba gateways (tests/files/test_gateways.py) run where nfs-ganesha-ceph, libnfs-utils, rpcbind, samba-vfs-modules, samba and
 # smbclient are: not installed unasked either, for the same reason as below.

@@ -153,10 +153,42 @@ def test_what_is_said_of_them(alice, container):
     status(422, swift.put_object, container, 'bad', contents=b'x', etag=etag)
     status(404, swift.head_object, container, 'bad')
     assert alice.ask('PUT', '/%s/o' % container, If_None_Match='*', Content_Length='0').status_code == 412
-    for name, value in (('X-Delete-At', '9999999999'), ('X-Symlink-Target', 'a/b')):
-        status(501, swift.put_object, container, 'x', contents=b'x', headers={name: value})
+    status(501, swift.put_object, container, 'x', contents=b'x', headers={'X-Symlink-Target': 'a/b'})
     capabilities = swift.get_capabilities()
     assert capabilities['slo']['max_manifest_segments'] == 1000 and 'sha256' in capabilities['tempurl']['allowed_digests']
+
+
+def test_objects_that_end(cluster, alice, container, tmp_path):
+    swift, far = alice.connection(), int(time.time()) + 100000
+    for name, value in (('X-Delete-At', '1'), ('X-Delete-At', 'soon'), ('X-Delete-After', '0'), ('X-Delete-After', '1.5')):
+        status(400, swift.put_object, container, 'x', contents=b'x', headers={name: value})
+        assert alice.ask('COPY', '/%s/x' % container, Destination='%s/y' % container, **{name: value}).status_code in (400, 404)
+    swift.put_object(container, 'far', contents=b'x', headers={'X-Delete-At': str(far)})
+    swift.copy_object(container, 'far', '/%s/copy' % container)
+    swift.copy_object(container, 'far', '/%s/kept' % container, {'X-Remove-Delete-At': 'x'})
+    swift.copy_object(container, 'far', '/%s/later' % container, {'X-Delete-At': str(far + 1)})
+    said = [swift.head_object(container, name).get('x-delete-at') for name in ('far', 'copy', 'kept', 'later')]
+    assert said == [str(far), str(far), None, str(far + 1)] and swift.get_object(container, 'far')[0]['x-delete-at'] == str(far)
+    swift.post_object(container, 'far', {'X-Object-Meta-A': '1'})
+    assert 'x-delete-at' not in swift.head_object(container, 'far'), 'a POST says all that holds from then on'
+    swift.put_object(container, 'brief', contents=b'x', headers={'X-Delete-After': '1'})
+    wait_until(lambda: alice.ask('HEAD', '/%s/brief' % container).status_code == 404, 60, 0.2, 'an object to end')
+    # Removed soon after, by whatever gateway: this one has days of 24 seconds.
+    hasty = Gateway(cluster, tmp_path / 'hasty.log', '--s3-swift', '--s3-gc-wait', '2', '--s3-lifecycle-day', '24').start()
+    try:
+        swift.put_object(container, 'soon', contents=b'x', headers={'X-Delete-After': '2'})
+        swift.put_object(container, 'saved', contents=b'x', headers={'X-Delete-After': '20'})
+        swift.post_object(container, 'saved', {})
+        swift.post_object(container, 'kept', {'X-Delete-After': '2'})
+        s3 = hasty.client(alice.user)
+        left = lambda: {o['Key'] for o in s3.list_objects_v2(Bucket=container).get('Contents', [])}
+        wait_until(lambda: not left() & {'soon', 'kept', 'brief'}, 120, 0.5, 'what has ended to be removed')
+        assert left() == {'far', 'copy', 'later', 'saved'}
+        for name in 'soon', 'kept':
+            status(404, swift.get_object, container, name)
+            refused('NoSuchKey', s3.get_object, Bucket=container, Key=name)
+    finally:
+        assert hasty.stop() == 0
 
 
 def test_large_objects(gateway, alice, container, tmp_path):

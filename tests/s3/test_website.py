@@ -45,6 +45,25 @@ def get(web, bucket, path, method='GET', **headers):
     return answer.status, answer.read(), answer.headers
 
 
+def test_an_object_sends_browsers_elsewhere(w3, site, web):
+    put(w3, site, IndexDocument={'Suffix': 'i.html'})
+    w3.put_object(Bucket=site, Key='old', Body=b'x', WebsiteRedirectLocation='/a%20b/')
+    w3.copy_object(Bucket=site, Key='docs/i.html', CopySource={'Bucket': site, 'Key': 'old'}, WebsiteRedirectLocation='https://other.test/x')
+    w3.copy_object(Bucket=site, Key='plain', CopySource={'Bucket': site, 'Key': 'old'})
+    upload = w3.create_multipart_upload(Bucket=site, Key='parts', WebsiteRedirectLocation='http://other.test/')['UploadId']
+    etag = w3.upload_part(Bucket=site, Key='parts', UploadId=upload, PartNumber=1, Body=b'x')['ETag']
+    w3.complete_multipart_upload(Bucket=site, Key='parts', UploadId=upload, MultipartUpload={'Parts': [{'PartNumber': 1, 'ETag': etag}]})
+    for path, to in (('old', '/a%20b/'), ('docs/', 'https://other.test/x'), ('parts', 'http://other.test/')):
+        for method in 'GET', 'HEAD':
+            status, body, headers = get(web, site, '/' + path, method)
+            assert (status, body, headers['Location']) == (301, b'', to)
+    assert get(web, site, '/plain')[:2] == (200, b'x')
+    assert w3.head_object(Bucket=site, Key='old')['WebsiteRedirectLocation'] == '/a%20b/'
+    got = w3.get_object(Bucket=site, Key='old')
+    assert got['WebsiteRedirectLocation'] == '/a%20b/' and got['Body'].read() == b'x'
+    refused('InvalidRedirectLocation', w3.put_object, Bucket=site, Key='bad', Body=b'x', WebsiteRedirectLocation='ftp://a')
+
+
 def test_how_it_is_set(w3, site, web, cluster):
     refused('NoSuchWebsiteConfiguration', w3.get_bucket_website, Bucket=site)
     rules = [{'Condition': {'KeyPrefixEquals': 'old/'}, 'Redirect': {'ReplaceKeyPrefixWith': 'new/', 'HttpRedirectCode': '302'}},

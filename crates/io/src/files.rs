@@ -3,7 +3,7 @@
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What only the owner may read and write.
@@ -82,12 +82,43 @@ pub fn read_bytes(path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(e),
     };
+    bytes_of(file, max).map(Some)
+}
+
+fn bytes_of(file: File, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(max + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > max {
         true => Err(io::Error::other("too large")),
-        false => Ok(Some(bytes)),
+        false => Ok(bytes),
     }
+}
+
+/// The same of a file with secrets: an error if anybody may read or change it but its owner, who has to be root or who runs this.
+pub fn read_private(path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut options = OpenOptions::new();
+    // A pipe would keep us waiting for whoever writes to it.
+    let at_once = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = match options.read(true).custom_flags(at_once).open(path) {
+        Ok(f) => f,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let owner = about.uid();
+    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        let why = format!("it is another user's (uid {owner})");
+        return Err(io::Error::other(why));
+    }
+    let mode = about.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let why = format!("others than its owner may open it (mode {mode:03o}); chmod 600 it");
+        return Err(io::Error::other(why));
+    }
+    bytes_of(file, max).map(Some)
 }
 
 /// `length` bytes of the file from `offset` on; all of them must be there.
@@ -297,6 +328,32 @@ impl LockFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_with_secrets_are_their_owners() {
+        let tmp = tempfile::tempdir().unwrap();
+        let path = tmp.path().join("x");
+        assert_eq!(read_private(&path, 3).unwrap(), None);
+        fs::write(&path, "abc").unwrap();
+        for (mode, good) in [
+            (0o600, true),
+            (0o400, true),
+            (0o640, false),
+            (0o602, false),
+            (0o644, false),
+        ] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let read = read_private(&path, 3);
+            assert_eq!(read.is_ok(), good, "{mode:o}");
+            if let Err(e) = read {
+                assert!(e.to_string().contains(&format!("{mode:o}")));
+            }
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(read_private(&path, 3).unwrap(), Some(b"abc".to_vec()));
+        assert!(read_private(&path, 2).is_err());
+        assert!(read_private(tmp.path(), 3).is_err());
+    }
 
     /// `osd.N/block` of earlier versions could be read by everybody where the directory above could be entered.
     #[test]

@@ -11,7 +11,7 @@
 //! stops when it is used up (`budget`); output that peers do not take has the same (`outputs`). Whoever holds what others wait
 //! for, and does not go on, is ended with a log line. So are connections bounded in number (`places`).
 //!
-//! Beside that, [`http`] is what hyper needs of us, [`tls`] what those show who serve HTTPS, and [`post`] calls others' webhooks.
+//! Beside that, [`http`] is what hyper needs of us, [`tls`] what those show who serve HTTPS, [`post`] calls others' webhooks, and [`fetch`] asks others' services.
 //!
 //! Not here: what messages mean, retries, timers of sessions.
 
@@ -22,6 +22,7 @@ mod connection;
 mod connections;
 mod dial;
 mod doors;
+pub mod fetch;
 pub mod guesses;
 pub mod http;
 mod lanes;

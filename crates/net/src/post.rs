@@ -14,7 +14,8 @@ use hyper::{Request, StatusCode, Uri, header};
 use hyper_util::rt::TokioIo;
 use io::socket::Stream;
 use io::task;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub struct Trust(Arc<ClientConfig>);
 impl Trust {
     /// What the host trusts now.
     pub fn of_host() -> Result<Self, String> {
-        Ok(Self(Arc::new(config()?)))
+        Ok(Self(Arc::new(config(None)?)))
     }
 }
 
@@ -50,12 +51,12 @@ pub struct Held<'a> {
 /// Where to, as it is read from a URL: `http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url {
-    tls: bool,
-    host: String,
+    pub(crate) tls: bool,
+    pub(crate) host: String,
     port: u16,
-    path: String,
+    pub(crate) path: String,
     /// `USER:PASSWORD`.
-    user: Option<String>,
+    pub(crate) user: Option<String>,
 }
 
 impl std::fmt::Debug for Url {
@@ -101,11 +102,11 @@ impl Url {
     }
 
     /// For people: without user and password, and without the path, which often is a secret, too.
-    fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
             false => self.place(),
@@ -163,7 +164,7 @@ async fn exchange(
     body: String,
     held: &Held<'_>,
 ) -> Result<StatusCode, String> {
-    let wire = Wire::new(connect(held).await?);
+    let wire = Wire::new(connect_to(held).await?);
     let mut request = Request::post(&url.path)
         .header(header::HOST, url.authority())
         .header(header::CONTENT_TYPE, content_type)
@@ -183,13 +184,25 @@ async fn exchange(
     let name = ServerName::try_from(url.host.clone()).map_err(|e| e.to_string())?;
     let trust = match held.trust {
         Some(trust) => trust.0.clone(),
-        None => Arc::new(config()?),
+        None => Arc::new(config(None)?),
     };
     let stream = TlsConnector::from(trust).connect(name, TokioIo::new(wire)).await;
     send(TokioIo::new(stream.map_err(|e| e.to_string())?), request).await
 }
 
-async fn connect(held: &Held<'_>) -> Result<Stream, String> {
+/// To the first address of the URL's host that answers, whatever that is.
+pub(crate) async fn connect(url: &Url) -> Result<Stream, String> {
+    let to = addresses(url).await?;
+    let held = Held {
+        within: WITHIN,
+        trust: None,
+        to: &to,
+        own: true,
+    };
+    connect_to(&held).await
+}
+
+async fn connect_to(held: &Held<'_>) -> Result<Stream, String> {
     let mut said = "no address that may be connected to".to_string();
     for addr in held.to.iter().take(4) {
         match Stream::connect(*addr).await {
@@ -225,12 +238,28 @@ where
     answer.map(|a| a.status()).map_err(|e| e.to_string())
 }
 
-fn config() -> Result<ClientConfig, String> {
+/// Whom is trusted: who is named in a file of certificates, in PEM, alone; else whom the host trusts.
+pub(crate) fn config(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        return Err("this host has no certificates of authorities to trust (Debian: ca-certificates)".into());
+    match authorities {
+        Some(text) => {
+            let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
+            // What the library says of it may quote the file.
+            let all = all.map_err(|_| "no certificates in PEM".to_string())?;
+            roots.add_parsable_certificates(all);
+            if roots.is_empty() {
+                return Err("no certificate in PEM that can be trusted".into());
+            }
+        }
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(found.certs);
+            if roots.is_empty() {
+                return Err(
+                    "this host has no certificates of authorities to trust (Debian: ca-certificates)".into(),
+                );
+            }
+        }
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)

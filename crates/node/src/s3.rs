@@ -3,7 +3,7 @@
 use crate::role::{Plan, Role, Running};
 use crate::settle::S3Options;
 use crate::{AuthMode, Error, Settings, monitor};
-use ::s3::{Gateway, Masters, Settings as GatewaySettings, Swift};
+use ::s3::{Gateway, KeystoneSettings, Masters, Settings as GatewaySettings, Swift};
 use auth::{Context, CryptoKey};
 use client::{Client, Conf};
 use io::group::Group;
@@ -101,6 +101,10 @@ impl S3Role {
             }),
             endpoints: self.options.endpoints.clone(),
             log_every: self.options.log_every,
+            keystone: match &self.options.keystone {
+                None => None,
+                Some(file) => Some(KeystoneSettings::open(file).await?),
+            },
         };
         let client = Client::connect(self.conf().await?)
             .await

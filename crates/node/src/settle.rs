@@ -94,6 +94,8 @@ pub struct S3Options {
     pub endpoints: Vec<String>,
     /// How often access logs become objects.
     pub log_every: Duration,
+    /// File with which Keystone is asked, and as whom.
+    pub keystone: Option<PathBuf>,
 }
 
 /// Whether messenger v1 is spoken, too, as somebody wants it.

@@ -156,6 +156,28 @@ impl<P: Pool> Accounts<P> {
         }
     }
 
+    /// A user of another system, who has no key here. `create`: made where there is none.
+    pub(crate) async fn ensure_user(&self, id: &str, display: &str, create: bool) -> Result<()> {
+        match self.user(id).await {
+            Err(Error::NoSuchUser) if create => {}
+            other => return other.map(drop),
+        }
+        check_name(id)?;
+        let user = User {
+            id: id.to_string(),
+            display: display.to_string(),
+            created: self.clock.now_ms(),
+        };
+        let change = Change::default()
+            .expecting(&row("u", id), None)
+            .setting(&row("u", id), user.to_bytes());
+        match self.pool.change(USERS, change).await {
+            // Another request has made it.
+            Err(e) if e.is_conflict() => Ok(()),
+            other => other,
+        }
+    }
+
     fn new_key(&self, user: &str) -> Key {
         const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
         let (mut access, mut secret) = ([0; ACCESS_CHARS], [0; SECRET_BYTES]);

@@ -1,5 +1,5 @@
 //! Removes objects, moves them to other storage classes, and aborts uploads, whose time has come by their bucket's lifecycle: a walk over
-//! the bucket after each midnight, and after each change of its settings.
+//! the bucket after each midnight, and after each change of its settings. Where objects may end by themselves (Swift's `X-Delete-At`) there is a walk each hour.
 //!
 //! How far a walk has come is durable (a row beside the bucket's record), so that any gateway goes on with it; who walks has it for
 //! a while alone. That saves work, no more: all that is done here can be done twice.
@@ -20,6 +20,7 @@ use crate::notify::{Asker, How, Notice};
 use crate::objects::Objects;
 use crate::rados::{PAGE, Pool};
 use crate::record::{Entry, Older, Upload, escape, older_of, unescape, upload_of};
+use crate::settings::Settings;
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use denc::{Decode, Encode, Reader, Writer};
@@ -40,6 +41,8 @@ const MOVE_TURN: u64 = 60_000;
 /// Who walks has the bucket so long (milliseconds), and stops at half of it; or for so many days, where those are short.
 const LEASE: u64 = 5 * 60 * 1000;
 const LEASE_DAYS: u64 = 8;
+/// Walks of a day over a bucket with objects that end by themselves.
+const ENDING_PER_DAY: u64 = 24;
 /// A page whose removals failed so often is passed by, until the next walk.
 const TRIES_MAX: u8 = 3;
 
@@ -182,11 +185,19 @@ impl Due {
     }
 }
 
+/// What all keys begin with that a walk looks at.
+fn scope(settings: &Settings, kind: Kind) -> Option<String> {
+    match settings.ending && kind == Kind::Objects {
+        true => Some(String::new()),
+        false => lifecycle::scope(&settings.lifecycle, kind),
+    }
+}
+
 impl<P: Pool> Expiry<P> {
     /// Goes on with the walk over a bucket, if there is one to do.
     pub async fn run(&self, name: &str, done: &mut Done) -> Result<()> {
         let known = self.buckets.known(name).await?;
-        let acts = |kind| lifecycle::scope(&known.settings.of.lifecycle, kind).is_some();
+        let acts = |kind| scope(&known.settings.of, kind).is_some();
         let any = [Kind::Objects, Kind::Versions, Kind::Uploads]
             .into_iter()
             .any(acts);
@@ -241,7 +252,13 @@ impl<P: Pool> Expiry<P> {
         match walk.kind() {
             _ if held => None,
             Some(_) => Some(walk),
-            None if walk.settings == settings && walk.begun / self.day == now / self.day => None,
+            None if walk.settings == settings
+                && walk.begun / self.day == now / self.day
+                && !(known.settings.of.ending
+                    && now.saturating_sub(walk.begun) >= self.day / ENDING_PER_DAY) =>
+            {
+                None
+            }
             None => Some(fresh),
         }
     }
@@ -257,7 +274,7 @@ impl<P: Pool> Expiry<P> {
         let (mut looked, end) = (0, walk.until - self.lease() / 2);
         let moving = Turn::new(self.clock.now_ms() + MOVE_TURN);
         while let Some(kind) = walk.kind() {
-            let Some(scope) = lifecycle::scope(rules, kind) else {
+            let Some(scope) = scope(&known.settings.of, kind) else {
                 walk.go_on(None);
                 continue;
             };
@@ -360,7 +377,7 @@ impl<P: Pool> Expiry<P> {
     fn judge_object(&self, rules: &[Rule], rest: &Bytes, value: &Bytes) -> Result<Option<Due>> {
         let (key, entry) = (unescape(rest).ok_or_else(no_text)?, Entry::from_bytes(value)?);
         let end = lifecycle::expires(rules, &key, &entry, self.day);
-        if self.is_over(end.map(|(at, _)| at)) {
+        if self.is_over(end.map(|(at, _)| at)) || entry.attributes.has_ended(self.clock.now_ms()) {
             return Ok(Some(Due::Object(key, Box::new(entry))));
         }
         let times = (self.day, self.clock.now_ms());

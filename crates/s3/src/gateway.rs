@@ -13,6 +13,7 @@ use crate::expiry::Expiry;
 use crate::front::{Door, Front, Hosts, Keys, Settings};
 use crate::gc::Collector;
 use crate::index::Index;
+use crate::keystone::Keystone;
 use crate::lifecycle::DAY;
 use crate::meters::Meters;
 use crate::objects::Objects;
@@ -23,6 +24,7 @@ use crate::usage::Usage;
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use client::{Client, IoCtx};
+use io::task;
 use metrics::Registry;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -181,6 +183,20 @@ impl Admin {
     }
 }
 
+/// Which Keystone is asked. The log says at once whether it lets the gateway in.
+fn keystone(settings: &Settings, clock: &Clock) -> Option<Keystone> {
+    let of = settings.keystone.clone()?;
+    if !of.ec2 && settings.swift.is_none() {
+        tracing::warn!(
+            "s3: Keystone is asked for nothing: Swift is not served, and its keys of EC2 are not taken"
+        );
+    }
+    let keystone = Keystone::new(of, clock.clone());
+    let greeting = keystone.clone();
+    drop(task::spawn_local(async move { greeting.greet().await }));
+    Some(keystone)
+}
+
 /// What is known of a bucket's size.
 #[derive(Debug)]
 pub struct BucketStats {
@@ -239,7 +255,8 @@ impl Gateway {
                 (limits, rates, counter),
                 (meters, usage),
                 clock.clone(),
-                (day, keys, settings.swift.clone()),
+                (day, keys),
+                (settings.swift.clone(), keystone(settings, &clock)),
                 (topics, endpoints.clone()),
             ),
             log_every: settings.log_every,

@@ -5,9 +5,7 @@
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
 //! Rooms, from the bottom up: `rados` (what is asked of a pool), `place` with `record` (what is written), `seal` (encryption at rest) with `master`, `policy`, `cors`, `website` and `lifecycle` (what is allowed, what browsers get, and for how long), `classes` (which pool data are in), `index`, `data`, `history` (the versions of a key), `objects` with
-//! `multipart` and `moving`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `notify` with `topics`, `endpoints` and `courier` (what owners are told of changes), `gc` and `check`, `meters` (what is counted), `survey` (what there is, for who looks), `usage` and `logs` (what is written down of that), `container` and `subusers` (what Swift has beside), and the `front`, which alone knows of requests, S3's and Swift's.
-//!
-//! Not here: users of other systems (Keystone).
+//! `multipart` and `moving`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `notify` with `topics`, `endpoints` and `courier` (what owners are told of changes), `gc` and `check`, `meters` (what is counted), `survey` (what there is, for who looks), `usage` and `logs` (what is written down of that), `container` and `subusers` (what Swift has beside), `keystone` (users of another system), and the `front`, which alone knows of requests, S3's and Swift's.
 
 mod accounts;
 mod amount;
@@ -31,6 +29,7 @@ mod gateway;
 mod gc;
 mod history;
 mod index;
+mod keystone;
 mod lifecycle;
 mod logs;
 mod master;
@@ -68,6 +67,7 @@ pub use error::{Error, Result};
 pub use front::testing;
 pub use front::{Settings, Swift, domain};
 pub use gateway::{Admin, BucketStats, DATA_POOL, Gateway, META_POOL, check};
+pub use keystone::Settings as KeystoneSettings;
 pub use master::Masters;
 pub use net::tls::Certificate;
 pub use quota::{Quota, Scope};

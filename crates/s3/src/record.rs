@@ -39,6 +39,19 @@ pub struct Attributes {
     pub class: String,
 }
 
+/// Among the headers: when the object ends by itself, in seconds since 1970, as Swift has it. The bucket's settings say that it may have such objects.
+pub const DELETE_AT: &str = "x-delete-at";
+/// And where browsers are sent that ask a website for it.
+pub const REDIRECT: &str = "x-amz-website-redirect-location";
+
+impl Attributes {
+    /// Whether its time is over (milliseconds since 1970).
+    pub fn has_ended(&self, now: u64) -> bool {
+        let at = self.headers.get(DELETE_AT).and_then(|t| t.parse::<u64>().ok());
+        at.is_some_and(|at| at.saturating_mul(1000) <= now)
+    }
+}
+
 /// The version that knows of storage classes.
 const WITH_CLASS: u8 = 2;
 

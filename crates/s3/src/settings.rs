@@ -65,6 +65,8 @@ pub struct Settings {
     pub notifications: Vec<Notification>,
     /// Where lines of what is asked of it go.
     pub logging: Option<Logging>,
+    /// There may be objects that end by themselves: who does not know of it would hand them out after their time.
+    pub ending: bool,
 }
 
 /// What is put without a retention of its own has this one.
@@ -129,6 +131,7 @@ const WITH_WEBSITE: u8 = 6;
 const WITH_CONTAINER: u8 = 7;
 /// And of logging.
 const WITH_NOTIFICATIONS: u8 = 8;
+const WITH_ENDING: u8 = 9;
 
 impl Encode for Settings {
     /// Under the first version that has all that is set.
@@ -136,6 +139,7 @@ impl Encode for Settings {
         let rights = !self.policy.is_empty() || self.block.is_some();
         let versions = self.versioning != Versioning::Off || self.lock.is_some();
         let version = match (self.lifecycle.is_empty(), rights) {
+            _ if self.ending => WITH_ENDING,
             _ if !self.notifications.is_empty() || self.logging.is_some() => WITH_NOTIFICATIONS,
             _ if self.container.is_some() => WITH_CONTAINER,
             _ if self.website.is_some() => WITH_WEBSITE,
@@ -171,6 +175,9 @@ impl Encode for Settings {
                 w.put(&self.notifications);
                 w.put(&self.logging);
             }
+            if version >= WITH_ENDING {
+                w.bool(self.ending);
+            }
         });
     }
 }
@@ -205,6 +212,9 @@ impl Decode for Settings {
             if version >= WITH_NOTIFICATIONS {
                 settings.notifications = r.get()?;
                 settings.logging = r.get()?;
+            }
+            if version >= WITH_ENDING {
+                settings.ending = r.bool()?;
             }
             Ok(settings)
         })
@@ -343,19 +353,13 @@ mod tests {
             ..Settings::default()
         };
         assert_eq!((first(&website), first(&container)), (6, 7));
-        assert_eq!((first(&notifications), first(&logging)), (8, 8));
+        let ending = Settings {
+            ending: true,
+            ..Settings::default()
+        };
+        assert_eq!((first(&notifications), first(&logging), first(&ending)), (8, 8, 9));
         for settings in [
-            logging,
-            notifications,
-            container,
-            cors,
-            policy,
-            block,
-            lifecycle,
-            both,
-            versions,
-            lock,
-            encrypt,
+            ending, logging, notifications, container, cors, policy, block, lifecycle, both, versions, lock, encrypt,
             website,
         ] {
             let bytes = settings.to_bytes();

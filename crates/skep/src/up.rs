@@ -149,6 +149,7 @@ fn s3(args: &args::Up) -> Option<node::S3Options> {
         swift_url: args.s3_tuning.swift_url.clone(),
         endpoints: args.s3_tuning.endpoints.clone(),
         log_every: Duration::from_secs(args.s3_tuning.log_every),
+        keystone: args.s3_tuning.keystone.clone(),
     })
 }
 

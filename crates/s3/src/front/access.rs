@@ -5,7 +5,7 @@
 //! V2 signs some names of a query only, each if it is there once: others would make it another operation.
 
 use super::Front;
-use super::caller::{Identity, Noted};
+use super::caller::Noted;
 use super::texts::url_decoded;
 use super::v2::uncovered_name;
 use crate::rados::Pool;
@@ -67,13 +67,6 @@ impl<P: Pool> Front<P> {
             noted.lock().payers = payers;
         }
         Ok(())
-    }
-
-    pub(super) async fn key_of(&self, access: &str) -> S3Result<crate::accounts::Key> {
-        let key = self.accounts.key(access).await?;
-        key.ok_or_else(|| {
-            S3Error::with_message(S3ErrorCode::InvalidAccessKeyId, "there is no such access key")
-        })
     }
 }
 
@@ -193,12 +186,13 @@ impl<P: Pool> S3Access for Front<P> {
             }
             Signed::V2 | Signed::Url => {}
         }
-        let user = self.key_of(&access).await?.user;
+        let key = self.key_of(&access).await?;
+        let identity = self.identity(&key).await?;
         if let Some(noted) = cx.extensions_mut().get::<Noted>() {
-            noted.lock().user = Some(user.clone());
+            noted.lock().user = Some(identity.user.clone());
         }
-        self.hold_rate(cx, Some(&user)).await?;
-        cx.extensions_mut().insert(Identity::of(user));
+        self.hold_rate(cx, Some(&identity.user)).await?;
+        cx.extensions_mut().insert(identity);
         Ok(())
     }
 }

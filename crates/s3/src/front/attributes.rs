@@ -7,7 +7,7 @@ use super::texts::url_decoded;
 use crate::classes::STANDARD;
 use crate::history::Which;
 use crate::rados::Pool;
-use crate::record::{Attributes, Place};
+use crate::record::{Attributes, Place, REDIRECT};
 use s3s::dto::{Metadata, StorageClass};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use std::collections::BTreeMap;
@@ -18,6 +18,7 @@ const META_MAX: usize = 2048;
 /// Names and values of Content-Type and the like together.
 const HEADERS_MAX: usize = 8 << 10;
 const TAGS_MAX: usize = 10;
+const REDIRECT_MAX: usize = 2048;
 
 pub fn check_key(key: &str) -> S3Result<()> {
     match key.len() {
@@ -42,9 +43,8 @@ pub fn public_read(acl: Option<&str>) -> S3Result<bool> {
 
 /// Headers whose meaning is not built: taken silently, an object would be less than its owner thinks.
 pub fn refuse_unbuilt(headers: &hyper::HeaderMap) -> S3Result<()> {
-    const UNBUILT: [(&str, &str); 3] = [
+    const UNBUILT: [(&str, &str); 2] = [
         ("x-amz-grant-", "grants"),
-        ("x-amz-website-redirect-location", "websites"),
         ("x-amz-write-offset-bytes", "appending"),
     ];
     for name in headers.keys() {
@@ -194,6 +194,7 @@ macro_rules! attributes {
                     .take()
                     .and_then(|v| $crate::front::texts::http_date(&v)),
             ),
+            ($crate::record::REDIRECT, $input.website_redirect_location.take()),
         ];
         $crate::front::attributes::attributes_of(
             named,
@@ -205,8 +206,20 @@ macro_rules! attributes {
 }
 pub(crate) use attributes;
 
+/// Where browsers may be sent, as AWS has it.
+fn check_redirect(to: &str) -> S3Result<()> {
+    let begins = ["/", "http://", "https://"].iter().any(|b| to.starts_with(b));
+    if begins && to.len() <= REDIRECT_MAX && to.bytes().all(|b| b.is_ascii_graphic()) {
+        return Ok(());
+    }
+    let why = "The website redirect location must have a prefix of 'http://' or 'https://' or '/', and at most 2048 characters of ASCII";
+    let mut e = S3Error::with_message(S3ErrorCode::Custom("InvalidRedirectLocation".into()), why);
+    e.set_status_code(hyper::StatusCode::BAD_REQUEST);
+    Err(e)
+}
+
 pub fn attributes_of(
-    named: [(&str, Option<String>); 6],
+    named: [(&str, Option<String>); 7],
     meta: Option<Metadata>,
     tagging: Option<&str>,
     acl: Option<&str>,
@@ -225,6 +238,9 @@ pub fn attributes_of(
         if !rest.is_empty() {
             headers.insert("content-encoding".into(), rest.join(","));
         }
+    }
+    if let Some(to) = headers.get(REDIRECT) {
+        check_redirect(to)?;
     }
     let meta = meta.unwrap_or_default().into_iter().collect();
     Ok(Attributes {
@@ -270,6 +286,7 @@ mod tests {
             none("c"),
             none("d"),
             none("e"),
+            none("f"),
         ];
         attributes_of(named, None, None, None)
     }
@@ -279,6 +296,18 @@ mod tests {
         assert!(with("gzip", Some("x".repeat(8000))).is_ok());
         let e = with("gzip", Some("x".repeat(8192))).unwrap_err();
         assert_eq!(*e.code(), S3ErrorCode::MetadataTooLarge);
+    }
+
+    #[test]
+    fn redirects_lead_somewhere() {
+        for good in ["/a", "http://a.test/b?c", "https://a.test/%20"] {
+            assert!(check_redirect(good).is_ok(), "{good}");
+        }
+        let long = format!("/{}", "x".repeat(REDIRECT_MAX));
+        for bad in ["", "a", "javascript:x", "/a\r\nX: y", "/a b", "HTTP//", &long] {
+            let e = check_redirect(bad).unwrap_err();
+            assert_eq!(e.code().as_str(), "InvalidRedirectLocation", "{bad}");
+        }
     }
 
     #[test]

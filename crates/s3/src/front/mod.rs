@@ -14,8 +14,10 @@ mod customer;
 mod delete_ops;
 mod digest;
 mod encryption_ops;
+mod ending;
 mod entrance;
 mod errors;
+mod external;
 mod form;
 mod hosts;
 mod kinds;
@@ -52,6 +54,7 @@ use crate::accounts::Accounts;
 use crate::buckets::{Bucket, Buckets};
 use crate::counts::Counter;
 use crate::endpoints::Endpoints;
+use crate::keystone::Keystone;
 use crate::logs::Logs;
 use crate::master::Masters;
 use crate::meters::Meters;
@@ -91,6 +94,8 @@ pub struct Front<P> {
     /// Where events may be sent to.
     endpoints: Endpoints,
     logs: Logs,
+    /// None: users are those that were made here.
+    keystone: Option<Keystone>,
 }
 
 /// What is done with keys.
@@ -127,6 +132,7 @@ impl<P: Clone> Clone for Front<P> {
             topics: self.topics.clone(),
             endpoints: self.endpoints.clone(),
             logs: self.logs.clone(),
+            keystone: self.keystone.clone(),
         }
     }
 }
@@ -156,7 +162,8 @@ impl<P: Pool> Front<P> {
         (limits, rates, counter): (Limits<P>, Rates<P>, Counter<P>),
         (meters, usage): (Meters, Option<Usage<P>>),
         clock: Clock,
-        (day, keys, swift): (u64, Keys, Option<Swift>),
+        (day, keys): (u64, Keys),
+        (swift, keystone): (Option<Swift>, Option<Keystone>),
         (topics, endpoints): (Topics<P>, Endpoints),
     ) -> Self {
         Self {
@@ -175,6 +182,7 @@ impl<P: Pool> Front<P> {
             topics,
             endpoints,
             logs: Logs::default(),
+            keystone,
         }
     }
 

@@ -19,7 +19,7 @@ use crate::notify::{Asker, How};
 use crate::objects::{Condition, New, Terms};
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
-use crate::record::{Attributes, Entry};
+use crate::record::{Attributes, DELETE_AT, Entry, REDIRECT};
 use crate::seal;
 use crate::version::Lock;
 use bytes::Bytes;
@@ -120,6 +120,7 @@ macro_rules! describe {
         describe_seal!($out, $entry.sealed.as_ref());
         $out.last_modified = Some(seconds($entry.modified));
         $out.storage_class = said_class(&$entry.attributes);
+        $out.website_redirect_location = header(REDIRECT);
         let meta = &$entry.attributes.meta;
         $out.metadata = (!meta.is_empty()).then(|| meta.clone().into_iter().collect());
     }};
@@ -290,9 +291,12 @@ impl<P: Pool> Front<P> {
         (how, by): (How, Asker),
     ) -> S3Result<(Entry, Known)> {
         let admitted = async {
-            let known = self.still(known, bucket, begun).await?;
+            let mut known = self.still(known, bucket, begun).await?;
             let more = Amount::object(new.stored.size);
             let admitted = self.limits.admit(&known.bucket, more).await?;
+            if new.attributes.headers.contains_key(DELETE_AT) {
+                known = self.ending(known, bucket).await?;
+            }
             Ok::<_, Error>((known, admitted))
         };
         let (known, _admitted) = match admitted.await {
@@ -395,7 +399,7 @@ impl<P: Pool> Front<P> {
         let ask = Ask::object(Action::GetObject, bucket, key).version(which, Action::GetObjectVersion);
         let granted = self.right(req, known, &ask)?;
         let public = !known.settings.block().ignore_acls;
-        match self.objects.version(&known.bucket.id, key, which).await? {
+        match self.found(known, key, which).await? {
             Found::Object(entry) if granted || (public && entry.attributes.public_read) => Ok(*entry),
             Found::Object(_) => Err(Error::AccessDenied.into()),
             found => {
@@ -410,7 +414,7 @@ impl<P: Pool> Front<P> {
 
     /// The version, whoever asks.
     pub(super) async fn version(&self, known: &Known, key: &str, which: Which) -> S3Result<Entry> {
-        match self.objects.version(&known.bucket.id, key, which).await? {
+        match self.found(known, key, which).await? {
             Found::Object(entry) => Ok(*entry),
             found => Err(missing(which, &found).into()),
         }
@@ -723,16 +727,24 @@ fn copied(input: &mut CopyObjectInput, source: &Entry, changes: bool) -> S3Resul
     let tags = replaces(input.tagging_directive.as_ref().map(|d| d.as_str()));
     let itself = matches!(&input.copy_source, CopySource::Bucket { bucket, key, version_id: None }
         if **bucket == input.bucket && **key == input.key);
+    let changes = changes || input.website_redirect_location.is_some();
     if itself && !meta && !tags && !changes && source.sealed.is_none() {
         return Err(S3Error::with_message(
             S3ErrorCode::InvalidRequest,
-            "an object is copied onto itself only with other metadata, tags, storage class or encryption",
+            "an object is copied onto itself only with other metadata, tags, storage class, redirect or encryption",
         ));
     }
     let named = attributes!(input)?;
     let mut attributes = source.attributes.clone();
     if meta {
         (attributes.headers, attributes.meta) = (named.headers, named.meta);
+    } else {
+        // Of this one object, and not of its copies.
+        attributes.headers.remove(DELETE_AT);
+        attributes.headers.remove(REDIRECT);
+        attributes
+            .headers
+            .extend(named.headers.into_iter().filter(|(name, _)| name == REDIRECT));
     }
     if tags {
         attributes.tags = named.tags;

@@ -31,7 +31,7 @@ use std::task::{Context, Poll, ready};
 const AROUND_MAX: u64 = 1 << 20;
 const URL_MAX: usize = 2048;
 /// Fields that are used as headers of the same name are. What is not known is refused: an object would be less than its owner thinks.
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 10] = [
     "x-amz-checksum-algorithm",
     "x-amz-checksum-crc32",
     "x-amz-checksum-crc32c",
@@ -41,12 +41,12 @@ const FIELDS: [&str; 9] = [
     "x-amz-expected-bucket-owner",
     "x-amz-server-side-encryption",
     "x-amz-storage-class",
+    "x-amz-website-redirect-location",
 ];
 /// Keys of clients; and what a PUT refuses, with a better reason.
-const PASSED_ON: [&str; 4] = [
+const PASSED_ON: [&str; 3] = [
     "x-amz-server-side-encryption-",
     "x-amz-grant-",
-    "x-amz-website-redirect-location",
     "x-amz-write-offset-bytes",
 ];
 const SIGNING: [&str; 4] = [
@@ -251,6 +251,7 @@ fn input(bucket: &str, fields: &Fields) -> S3Result<(PutObjectInput, HeaderMap)>
         checksum_crc64nvme: field("x-amz-checksum-crc64nvme"),
         checksum_sha1: field("x-amz-checksum-sha1"),
         checksum_sha256: field("x-amz-checksum-sha256"),
+        website_redirect_location: field("x-amz-website-redirect-location"),
         ..PutObjectInput::default()
     };
     if let Some(kind) = field("content-type") {
@@ -353,12 +354,12 @@ fn answer(fields: &Fields, (bucket, key): (&str, &str), out: &PutObjectOutput) -
 /// The same as a PUT of this user.
 fn request(
     mut parts: Parts,
-    user: Option<String>,
+    identity: Option<Identity>,
     input: PutObjectInput,
     headers: HeaderMap,
 ) -> S3Request<PutObjectInput> {
-    if let Some(user) = user {
-        parts.extensions.insert(Identity::of(user));
+    if let Some(identity) = identity {
+        parts.extensions.insert(identity);
     }
     S3Request {
         input,
@@ -395,7 +396,7 @@ fn announced(parts: &Parts, bucket: &str) -> S3Result<(u64, String)> {
 
 impl<P: Pool> Front<P> {
     /// Whose form it is; None: nobody's. Refused if it is signed wrongly, or does what its policy does not let it.
-    async fn poster(&self, bucket: &str, fields: &Fields) -> S3Result<(Option<String>, (u64, u64))> {
+    async fn poster(&self, bucket: &str, fields: &Fields) -> S3Result<(Option<Identity>, (u64, u64))> {
         let denied = |why: String| coded(S3ErrorCode::AccessDenied, why);
         let text = fields.of.get("policy");
         let Some(signed) = Signed::of(fields)? else {
@@ -425,7 +426,7 @@ impl<P: Pool> Front<P> {
         policy
             .check(&fields.of, bucket, self.clock.now_ms())
             .map_err(denied)?;
-        Ok((Some(key.user), policy.length))
+        Ok((Some(self.identity(&key).await?), policy.length))
     }
 
     /// Puts the file of a form that was posted to a bucket.
@@ -445,7 +446,8 @@ impl<P: Pool> Front<P> {
         let (length, boundary) = announced(&parts, &bucket)?;
         let mut form = Form::new(body, &boundary);
         let fields = form.fields().await?;
-        let (user, range) = self.poster(&bucket, &fields).await?;
+        let (identity, range) = self.poster(&bucket, &fields).await?;
+        let user = identity.as_ref().map(|i| i.user.clone());
         let payers = self.rates.admit(user.as_deref(), Some(&bucket), true).await?;
         self.rates.charge(&payers, true, length);
         {
@@ -474,7 +476,7 @@ impl<P: Pool> Front<P> {
             wrong: wrong.clone(),
         }));
         let key = input.key.clone();
-        let req = request(parts, user, input, headers);
+        let req = request(parts, identity, input, headers);
         match self.put_object(req).await {
             Ok(out) => answer(&fields, (&bucket, &key), &out),
             Err(e) => Err(wrong.in_place_of(e)),

@@ -12,6 +12,7 @@ use crate::counts::{Counter, FLUSH_EVERY};
 use crate::courier::Courier;
 use crate::gc::Collector;
 use crate::index::Index;
+use crate::keystone;
 use crate::master::Masters;
 use crate::rados::Pool;
 use crate::usage::{self, Usage};
@@ -68,6 +69,8 @@ pub struct Settings {
     pub endpoints: Vec<String>,
     /// How often access logs become objects.
     pub log_every: Duration,
+    /// Users of it are users here, too.
+    pub keystone: Option<keystone::Settings>,
 }
 
 impl Default for Settings {
@@ -84,6 +87,7 @@ impl Default for Settings {
             swift: None,
             endpoints: Vec::new(),
             log_every: Duration::from_secs(300),
+            keystone: None,
         }
     }
 }

@@ -170,7 +170,7 @@ impl<P: Pool> Front<P> {
         let (path, query) = (uri.path(), uri.query().unwrap_or_default());
         let claimed = claimed(query, headers).filter(|_| is_bare(path))?;
         let path = format!("{path}/");
-        let key = self.accounts.key(&claimed.access).await.ok()??;
+        let key = self.key_of(&claimed.access).await.ok()?;
         let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, key.secret.as_bytes());
         let signed = string_to_sign(method, (&path, query), headers, &claimed.date);
         hmac::verify(&key, signed.as_bytes(), &claimed.signature).ok()?;

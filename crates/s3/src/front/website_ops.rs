@@ -10,6 +10,7 @@ use super::raw::{self, Leaf};
 use super::texts::{Names, path_decoded};
 use crate::policy::Action;
 use crate::rados::Pool;
+use crate::record::REDIRECT;
 use crate::website::{Redirect, Route, Website};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION};
 use hyper::http::Extensions;
@@ -217,6 +218,15 @@ fn gone_to(to: &str, status: u32) -> HttpResponse {
     answer
 }
 
+/// Elsewhere, if the object that was found says so.
+fn redirected(answer: &HttpResponse) -> Option<HttpResponse> {
+    let to = answer
+        .headers()
+        .get(REDIRECT)
+        .filter(|_| answer.status().is_success())?;
+    Some(gone_to(to.to_str().ok()?, MOVED))
+}
+
 /// A path of the same host, also of a key that begins with a slash: two would begin the name of another host.
 fn own_path(key: &str) -> String {
     match key.strip_prefix('/') {
@@ -381,6 +391,9 @@ impl<P: Pool> Front<P> {
         }
         let document = site.document(&path);
         let answer = asked.get(service, &document, true).await?;
+        if let Some(to) = redirected(&answer) {
+            return Ok(to);
+        }
         let status = answer.status();
         if !status.is_client_error() && !status.is_server_error() || status == StatusCode::PRECONDITION_FAILED
         {

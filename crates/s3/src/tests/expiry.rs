@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::lifecycle::{DAY, Rule};
-use crate::record::{entry_row, upload_row};
+use crate::record::{DELETE_AT, Entry, entry_row, upload_row};
 use crate::settings::Settings;
 
 fn rule(prefix: &str, days: u32) -> Rule {
@@ -86,6 +86,49 @@ fn what_has_a_term_goes_when_it_is_over() {
         assert_eq!(gate.rounds(20).await.0, 20);
         gate.settle(30).await;
         assert_eq!(gate.all(&bucket).await, kept);
+    });
+}
+
+#[test]
+fn objects_that_end_by_themselves_go_within_the_hour() {
+    run(async {
+        let pool = Fake::new(7);
+        let gate = Gate::new(&pool, 1);
+        let bucket = gate.make("b").await;
+        let known = gate.buckets.known("b").await.unwrap();
+        let settings = Settings {
+            ending: true,
+            ..Settings::default()
+        };
+        gate.buckets.set_settings("b", &known, &settings).await.unwrap();
+        let (kept, ending) = (keys("s", 30), keys("t", 30));
+        gate.put_all(&bucket, &kept).await;
+        gate.put_all(&bucket, &ending).await;
+        let at = (gate.objects.clock.now_ms() / 1000 + 10).to_string();
+        let amend = async |key: &str, at: Option<&String>| {
+            let change = |e: &mut Entry| {
+                e.attributes.headers.remove(DELETE_AT);
+                let ends = at.map(|at| (DELETE_AT.to_string(), at.clone()));
+                e.attributes.headers.extend(ends);
+                Ok(())
+            };
+            let amended = gate.objects.amend(&bucket, key, Which::Current, change);
+            amended.await.unwrap()
+        };
+        for key in &ending {
+            let entry = amend(key, Some(&at)).await;
+            let end = at.parse::<u64>().unwrap() * 1000;
+            assert!(!entry.attributes.has_ended(end - 1) && entry.attributes.has_ended(end));
+        }
+        assert_eq!(gate.rounds(20).await, (0, 0));
+        pool.pass(Duration::from_secs(10));
+        amend("t007", None).await;
+        assert_eq!(gate.rounds(20).await, (0, 0), "a walk each hour, not each round");
+        pool.pass(days(1) / 24);
+        assert_eq!(gate.rounds(20).await, (29, 0));
+        gate.settle(31).await;
+        let left: Vec<String> = kept.iter().cloned().chain(["t007".into()]).collect();
+        assert_eq!(gate.all(&bucket).await, left);
     });
 }
 

@@ -13,6 +13,29 @@ async fn accounts_of(pool: &Fake) -> Accounts<Fake> {
 }
 
 #[test]
+fn projects_become_users_when_they_come() {
+    io::task::block_on(async {
+        let pool = Fake::new(5);
+        let (accounts, gate) = (accounts_of(&pool).await, Gate::new(&pool, 1));
+        let id = "0123456789abcdef0123456789abcdef";
+        let ensure = |create| accounts.ensure_user(id, "demo", create);
+        assert_eq!(ensure(false).await, Err(Error::NoSuchUser));
+        ensure(true).await.unwrap();
+        let made = accounts.user(id).await.unwrap();
+        assert_eq!((made.id.as_str(), made.display.as_str()), (id, "demo"));
+        assert!(accounts.keys(id).await.unwrap().is_empty());
+        for create in [true, false] {
+            accounts.ensure_user(id, "renamed", create).await.unwrap();
+            assert_eq!(accounts.user(id).await.unwrap(), made);
+        }
+        accounts.remove(id, &gate.buckets).await.unwrap();
+        assert_eq!(ensure(false).await, Err(Error::NoSuchUser));
+        assert!(accounts.ensure_user("a/b", "x", true).await.is_err());
+    })
+    .unwrap();
+}
+
+#[test]
 fn subusers_are_of_the_user_who_was_there() {
     io::task::block_on(async {
         let pool = Fake::new(3);

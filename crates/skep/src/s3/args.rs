@@ -135,6 +135,9 @@ pub struct Tuning {
     /// What clients of Swift are told in place of where they came in: https://HOST of a proxy in front
     #[arg(long = "s3-swift-url", value_name = "URL", requires = "swift", value_parser = parse_url)]
     pub swift_url: Option<String>,
+    /// File that says which Keystone is asked about tokens of Swift and keys of EC2 that are not ours, and as whom: lines NAME = VALUE, for its owner's eyes alone
+    #[arg(long = "s3-keystone", value_name = "FILE")]
+    pub keystone: Option<PathBuf>,
     /// A host that users may have events sent to (NAME, ADDRESS or *.NAME); can be given several times. Without it: any but this machine's own and link-local addresses
     #[arg(long = "s3-notify-host", value_name = "HOST")]
     pub endpoints: Vec<String>,

@@ -9,7 +9,9 @@ mod show;
 mod subuser;
 mod usage;
 
-use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, Masters, Settings, Swift, User};
+use ::s3::{
+    Admin, Certificate, Error as S3Error, Gateway, Key, KeystoneSettings, Masters, Settings, Swift, User,
+};
 use args::{KeyCommand, S3Command, Serve, UserCommand};
 use connect::{connect, failed};
 use io::socket::Listener;
@@ -49,13 +51,7 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
             Some(opened.map_err(|e| failed(format!("--s3-cert and --s3-key: {e}")))?)
         }
     };
-    let masters = match &args.tuning.master_keys {
-        None => Masters::default(),
-        Some(file) => {
-            let opened = Masters::open(file).await;
-            opened.map_err(|e| failed(format!("--s3-master-key: {e}")))?
-        }
-    };
+    let (masters, keystone) = files(&args.tuning).await?;
     let listener = Listener::bind(args.listen).map_err(refused)?;
     let listen = listener.local_addr().map_err(refused)?;
     let client = connect(&args.cluster).await?;
@@ -73,6 +69,7 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         }),
         endpoints: args.tuning.endpoints.clone(),
         log_every: Duration::from_secs(args.tuning.log_every),
+        keystone,
     };
     let registry = metrics::Registry::default();
     let gateway = Gateway::open(&client, &settings, &registry)
@@ -96,6 +93,25 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
     })?;
     eprintln!("{why}: stopped");
     Ok(())
+}
+
+/// Keys of the gateway's own, and which Keystone is asked.
+async fn files(tuning: &args::Tuning) -> Result<(Masters, Option<KeystoneSettings>), Error> {
+    let masters = match &tuning.master_keys {
+        None => Masters::default(),
+        Some(file) => {
+            let opened = Masters::open(file).await;
+            opened.map_err(|e| failed(format!("--s3-master-key: {e}")))?
+        }
+    };
+    let keystone = match &tuning.keystone {
+        None => None,
+        Some(file) => {
+            let opened = KeystoneSettings::open(file).await;
+            Some(opened.map_err(|e| failed(format!("--s3-keystone: {e}")))?)
+        }
+    };
+    Ok((masters, keystone))
 }
 
 async fn check_all(args: &args::Check) -> Result<(), Error> {

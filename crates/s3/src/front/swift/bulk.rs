@@ -95,10 +95,16 @@ impl<P: Pool> Front<P> {
         // Who may not delete does not hear whether there is one.
         let ask = crate::front::permit::Ask::object(crate::policy::Action::DeleteObject, container, object);
         self.demand(&asked.request(()), &known, &ask)?;
-        let there = self
-            .objects
-            .version(&known.bucket.id, object, Which::Current)
-            .await?;
+        let there = self.objects.version(&known.bucket.id, object, Which::Current);
+        let there = there.await?;
+        // Not there for anybody, and removed, as Swift does it.
+        if let Found::Object(entry) = &there
+            && entry.attributes.has_ended(self.clock.now_ms())
+        {
+            let of = (known.bucket.id.as_str(), known.settings.of.versioning);
+            self.objects.delete_seen(of.0, object, entry, of.1).await?;
+            return Err(missing());
+        }
         if !matches!(there, Found::Object(_)) {
             return Err(missing());
         }

@@ -1,8 +1,9 @@
-//! Who asks: TempAuth, which gives out tokens for keys, and tokens and temporary URLs as requests bring them.
+//! Who asks: TempAuth, which gives out tokens for keys, and tokens and temporary URLs as requests bring them. A token that is not of TempAuth is one of Keystone's, if
+//! there is one to ask; neither is ever tried as the other.
 //!
-//! Nothing is remembered: with each request its subuser is read, so that a key that was changed or removed is good for nothing from then on.
+//! Nothing of TempAuth is remembered: with each request its subuser is read, so that a key that was changed or removed is good for nothing from then on.
 
-use super::answer::{Done, Refusal, bad, empty, refuse, set};
+use super::answer::{Done, Refusal, bad, empty, missing, refuse, set};
 use super::asked::{Asked, Caller};
 use super::path::{ACCOUNT, Place};
 use super::tempurl::{self, TempUrl};
@@ -10,6 +11,7 @@ use super::token::{self, Token};
 use crate::Error;
 use crate::front::Front;
 use crate::front::texts::Names;
+use crate::keystone::{Keystone, Refused};
 use crate::rados::Pool;
 use hyper::StatusCode;
 use s3s::HttpResponse;
@@ -95,6 +97,9 @@ impl<P: Pool> Front<P> {
         }
         let said = asked.header("x-auth-token").or(asked.header("x-storage-token"));
         let Some(text) = said else { return Ok(None) };
+        if let Some(keystone) = self.keystone().filter(|_| !token::is_ours(text)) {
+            return self.by_keystone(asked, keystone, text).await.map(Some);
+        }
         let token = Token::parse(text).ok_or_else(unknown)?;
         let signer = self.accounts.signer(&token.user, &token.subuser).await?;
         let good = |s: &crate::Subuser| {
@@ -107,6 +112,46 @@ impl<P: Pool> Front<P> {
             access: Some(subuser.access),
             ..Caller::default()
         }))
+    }
+
+    /// A user of the project that the token is for; with a role of administrators, in the account that is named.
+    async fn by_keystone(&self, asked: &Asked, keystone: &Keystone, token: &str) -> Done<Caller> {
+        let who = keystone.token(token).await.map_err(|e| match e {
+            Refused::Unknown => unknown(),
+            Refused::Unfit(why) => refuse(StatusCode::FORBIDDEN, why),
+            Refused::Busy => refuse(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Too much is asked of the service of identity; try again later.",
+            ),
+            Refused::Away(why) => {
+                tracing::debug!("s3: {why}");
+                let why = "The service of identity cannot be asked whose this token is; try again later.";
+                refuse(StatusCode::SERVICE_UNAVAILABLE, why)
+            }
+        })?;
+        let named = asked.place.account.as_deref();
+        if let Some(account) = named.filter(|a| who.admin && *a != who.project) {
+            let by = who.user.as_deref().unwrap_or_default();
+            tracing::info!(
+                "s3: {}:{by}, an administrator of Keystone's, in the account {account:?}: {} {:?}",
+                who.project,
+                asked.method,
+                asked.uri.path()
+            );
+            return match self.accounts.user(account).await {
+                Err(Error::NoSuchUser) => Err(missing()),
+                other => Ok(Caller {
+                    user: other?.id,
+                    ..Caller::default()
+                }),
+            };
+        }
+        self.admit(&who).await?;
+        Ok(Caller {
+            user: who.project,
+            subuser: who.user,
+            ..Caller::default()
+        })
     }
 
     /// Whoever has a temporary URL does what its owner signed it for.

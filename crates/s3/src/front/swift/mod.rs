@@ -8,6 +8,7 @@ mod answer;
 mod asked;
 mod bulk;
 mod container_ops;
+mod ends;
 mod gate;
 mod kept;
 mod large;

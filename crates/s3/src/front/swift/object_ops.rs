@@ -3,6 +3,7 @@
 use super::account_ops::describe;
 use super::answer::{Done, Refusal, bad, date, empty, refuse, set, stamp};
 use super::asked::Asked;
+use super::ends::ends;
 use super::kept::{KIND, MANIFEST, STATIC, kind_of, seen};
 use super::large::{self, Whole};
 use super::path;
@@ -17,19 +18,14 @@ use crate::history::{Versioning, Which};
 use crate::objects::Condition;
 use crate::policy::{Action, Key};
 use crate::rados::Pool;
-use crate::record::{Attributes, Entry};
+use crate::record::{Attributes, DELETE_AT, Entry, REDIRECT};
 use crate::version::Lock;
 use hyper::{Method, StatusCode};
 use s3s::dto::{PutObjectInput, Range, StreamingBlob, Timestamp, TimestampFormat};
 use s3s::{Body, S3ErrorCode};
 use std::collections::BTreeMap;
 
-const UNBUILT: [(&str, &str); 4] = [
-    ("x-delete-at", "X-Delete-At (lifecycles of S3 expire objects)"),
-    (
-        "x-delete-after",
-        "X-Delete-After (lifecycles of S3 expire objects)",
-    ),
+const UNBUILT: [(&str, &str); 2] = [
     ("x-symlink-target", "symlinks"),
     ("x-versions-", "Swift's versions of objects"),
 ];
@@ -42,12 +38,14 @@ const NAMED: [&str; 4] = [
 ];
 
 /// A copy's metadata: its source's, and what the request says instead.
-fn merged(asked: &Asked, source: &Entry, fresh: bool) -> Done<Attributes> {
+fn merged(asked: &Asked, source: &Entry, fresh: bool, now: u64) -> Done<Attributes> {
     let mut attributes = match fresh {
         true => Attributes::default(),
         false => source.attributes.clone(),
     };
     attributes.public_read = false;
+    // Of this one object, and not of its copies.
+    attributes.headers.remove(REDIRECT);
     for (name, value) in asked.meta("object")? {
         match value {
             Some(value) => drop(attributes.meta.insert(name, value)),
@@ -62,7 +60,16 @@ fn merged(asked: &Asked, source: &Entry, fresh: bool) -> Done<Attributes> {
             attributes.headers.insert(name.into(), value.to_string());
         }
     }
+    if asked.has("x-remove-delete-at") {
+        attributes.headers.remove(DELETE_AT);
+    }
+    attributes.headers.extend(ending(asked, now)?);
     crate::front::attributes::check(attributes).map_err(Refusal::from)
+}
+
+/// When an object ends, as it is kept.
+fn ending(asked: &Asked, now: u64) -> Done<Option<(String, String)>> {
+    Ok(ends(asked, now)?.map(|at| (DELETE_AT.to_string(), at.to_string())))
 }
 
 /// What a client says of the object that is put.
@@ -122,7 +129,7 @@ fn said(answer: &mut s3s::HttpResponse, entry: &Entry, whole: &Whole) {
     set(answer, "x-timestamp", stamp(entry.modified));
     set(answer, "accept-ranges", "bytes");
     set(answer, "content-type", kind_of(entry));
-    for name in NAMED.iter().chain(&[MANIFEST]) {
+    for name in NAMED.iter().chain(&[MANIFEST, DELETE_AT]) {
         if let Some(value) = entry.attributes.headers.get(*name) {
             set(answer, name, value);
         }
@@ -171,6 +178,7 @@ impl<P: Pool> Front<P> {
         let known = self.located(asked).await?;
         let ask = Ask::object(Action::PutObject, asked.container(), asked.object());
         self.demand(&asked.request(()), &known, &ask)?;
+        ends(asked, self.clock.now_ms())?;
         Ok(known)
     }
 
@@ -193,8 +201,9 @@ impl<P: Pool> Front<P> {
         &self,
         asked: &Asked,
         body: (Option<i64>, Body),
-        (etag, kept): (Option<&str>, BTreeMap<String, String>),
+        (etag, mut kept): (Option<&str>, BTreeMap<String, String>),
     ) -> Done<(String, String)> {
+        kept.extend(ending(asked, self.clock.now_ms())?);
         let mut req = asked.request(put_input(asked, body, etag)?);
         if !kept.is_empty() {
             req.extensions.insert(Kept(kept));
@@ -324,6 +333,7 @@ impl<P: Pool> Front<P> {
             return Err(refuse(StatusCode::CONFLICT, why));
         }
         let entry = self.version(&known, of.1, Which::Current).await?;
+        let ending = ending(asked, now)?;
         let mut said = Attributes {
             meta: asked
                 .meta("object")?
@@ -342,13 +352,19 @@ impl<P: Pool> Front<P> {
         crate::front::attributes::check(said.clone())?;
         said.headers
             .extend(manifest(asked)?.map(|m| (MANIFEST.to_string(), m)));
+        let known = match &ending {
+            Some(_) => self.ending(known, of.0).await?,
+            None => known,
+        };
+        // What is not said again does not hold any more.
+        said.headers.extend(ending);
         let amended = self.objects.amend(&known.bucket.id, of.1, Which::Current, |e| {
             // Versioning was turned on meanwhile, or it is another by now.
             if e.version.is_some() || e.lock != Lock::default() || e.data != entry.data {
                 return Err(crate::Error::Conflict("others change the same object"));
             }
             let mut headers = said.headers.clone();
-            for name in ["content-type", "expires", MANIFEST, STATIC] {
+            for name in ["content-type", "expires", MANIFEST, STATIC, REDIRECT] {
                 if let Some(value) = e.attributes.headers.get(name) {
                     headers.entry(name.into()).or_insert_with(|| value.clone());
                 }
@@ -412,7 +428,7 @@ impl<P: Pool> Front<P> {
             _ => self.whole(from, &entry, !list).await?,
         };
         self.check_size(whole.size)?;
-        let mut attributes = merged(to, &entry, to.says("x-fresh-metadata"))?;
+        let mut attributes = merged(to, &entry, to.says("x-fresh-metadata"), begun)?;
         if whole.segments.is_some() {
             attributes.headers.remove(MANIFEST);
             attributes.headers.remove(STATIC);

@@ -28,6 +28,11 @@ pub struct Token {
     mac: Vec<u8>,
 }
 
+/// Whether it is one of these, or would be.
+pub fn is_ours(text: &str) -> bool {
+    text.starts_with(BEGINS)
+}
+
 fn key(secret: &[u8]) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, secret)
 }
@@ -109,6 +114,7 @@ mod tests {
             let short = format!("{BEGINS}{}", URL_SAFE_NO_PAD.encode(&bytes[..n]));
             assert!(!Token::parse(&short).is_some_and(|t| t.is_good(SECRET, t.version, 0)));
         }
+        assert!(is_ours(&text) && is_ours("AUTH_tk!") && !is_ours("gAAAAABpJ") && !is_ours(""));
         for bad in ["", "AUTH_tk", "AUTH_tk!", "x", &"AUTH_tkAAAA".repeat(200)] {
             assert_eq!(Token::parse(bad), None, "{bad}");
         }
