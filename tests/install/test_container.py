@@ -162,10 +162,10 @@ class Container:
         [pid] = children(self.proc.pid)
         return pid
 
-    def exec(self, *argv):
+    def exec(self, *argv, **kw):
         """As `podman exec` does it."""
         return run(['nsenter', '-t', str(self.first()), '-p', '-m', '-r', '-w', '-S', '10001', '-G', '10001', *argv],
-                   env={'SKEP_DATA': '/var/lib/skep'})
+                   env={'SKEP_DATA': '/var/lib/skep'}, **kw)
 
     def end(self):
         """SIGTERM; the status that the runtime sees."""
@@ -202,6 +202,9 @@ def test_it_serves_as_the_first_process_and_ends_when_told(image, root):
         assert pathlib.Path('/proc/%d/status' % pid).read_text().split('\nUid:\t')[1].split()[0] == '10001'
         status = json.loads(container.exec('/usr/bin/skep', 'status', '-f', 'json').out)
         assert status['pid'] == 1 and status['data'] == '/var/lib/skep'
+        # As probes ask.
+        assert container.exec('/usr/bin/skep', 'status', '--alive').out == 'alive\n'
+        wait_until(lambda: container.exec('/usr/bin/skep', 'status', '--whole', check=None).out == 'whole\n', 60, 0.2, 'the cluster to be whole')
 
         # Clients outside of it.
         conf = (root / 'var/lib/skep/ceph.conf').read_text()
