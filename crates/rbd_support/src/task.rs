@@ -50,7 +50,10 @@ impl Job {
     pub async fn abort(&self, within: Duration) {
         self.part.abort();
         if !self.progress.unfinished.end(within).await {
-            tracing::warn!("task {}: it is stopped between the states of an object", self.task.id);
+            tracing::warn!(
+                "task {}: it is stopped between the states of an object",
+                self.task.id
+            );
         }
     }
 

@@ -43,10 +43,15 @@ mod tests {
     #[test]
     fn all_keys_of_a_file_are_there_and_are_not_shown() {
         const A: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-        let file = KeyFile::parse(&format!("new {A}\nold AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n")).unwrap();
+        let file = KeyFile::parse(&format!(
+            "new {A}\nold AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
+        ))
+        .unwrap();
         let keys = Masters::of(&file);
         assert_eq!(keys.first().map(|k| k.0), Some("new"));
-        assert!(keys.get("old").is_some() && keys.get("new") != keys.get("old") && keys.get("other").is_none());
+        assert!(
+            keys.get("old").is_some() && keys.get("new") != keys.get("old") && keys.get("other").is_none()
+        );
         assert!(!format!("{keys:?}").contains(A));
     }
 }

@@ -357,9 +357,23 @@ mod tests {
             ending: true,
             ..Settings::default()
         };
-        assert_eq!((first(&notifications), first(&logging), first(&ending)), (8, 8, 9));
+        assert_eq!(
+            (first(&notifications), first(&logging), first(&ending)),
+            (8, 8, 9)
+        );
         for settings in [
-            ending, logging, notifications, container, cors, policy, block, lifecycle, both, versions, lock, encrypt,
+            ending,
+            logging,
+            notifications,
+            container,
+            cors,
+            policy,
+            block,
+            lifecycle,
+            both,
+            versions,
+            lock,
+            encrypt,
             website,
         ] {
             let bytes = settings.to_bytes();

@@ -174,7 +174,9 @@ pub fn unsealed(disk: Arc<dyn Disk>, options: &Options) -> Result<Arc<dyn Disk>>
 pub fn sealed_for_mkfs(disk: Arc<dyn Disk>, options: &Options) -> Result<Arc<dyn Disk>> {
     let name = disk.name();
     match &options.keys {
-        Some(keys) if !holds_a_store(&*disk, options)? => sealed::make(disk, keys).map_err(|e| seal_error(&name, e)),
+        Some(keys) if !holds_a_store(&*disk, options)? => {
+            sealed::make(disk, keys).map_err(|e| seal_error(&name, e))
+        }
         _ => unsealed(disk, options),
     }
 }
@@ -182,10 +184,15 @@ pub fn sealed_for_mkfs(disk: Arc<dyn Disk>, options: &Options) -> Result<Arc<dyn
 /// As the disk is without a seal: of an encrypted store only whether it was ever opened can be told.
 fn holds_a_store(disk: &dyn Disk, options: &Options) -> Result<bool> {
     let path = disk.name();
-    if !disk.exists(DATA_FILE).map_err(|e| Error::io(&path, "look into the directory", e))? {
+    if !disk
+        .exists(DATA_FILE)
+        .map_err(|e| Error::io(&path, "look into the directory", e))?
+    {
         return Ok(false);
     }
-    let file = disk.open_data(DATA_FILE).map_err(|e| Error::io(&path, "open the data file", e))?;
+    let file = disk
+        .open_data(DATA_FILE)
+        .map_err(|e| Error::io(&path, "open the data file", e))?;
     Ok(match Superblock::read(&path, &*file, options) {
         Err(Error::NotAStore { .. }) => !superblock::never_opened(&*file),
         _ => true,

@@ -29,14 +29,31 @@ fn fill(dir: &Path, keys: Option<KeyFile>) {
     Store::mkfs(dir, &options).unwrap();
     let mut store = Store::open(dir, &options, nobody()).unwrap();
     let ops = vec![Op::CreateCollection];
-    store.queue(Transaction { collection: coll(0), ops }).unwrap();
+    store
+        .queue(Transaction {
+            collection: coll(0),
+            ops,
+        })
+        .unwrap();
     for (n, len) in [(1, TEXT.len()), (2, 9000), (3, 64 << 10)] {
         let data: Bytes = TEXT.iter().copied().cycle().take(len).collect();
         let ops = vec![
-            Op::Write { oid: oid(n), offset: 0, data: data.clone() },
-            Op::SetAttrs { oid: oid(n), attrs: vec![(Bytes::from_static(b"_x"), data.slice(..TEXT.len()))] },
+            Op::Write {
+                oid: oid(n),
+                offset: 0,
+                data: data.clone(),
+            },
+            Op::SetAttrs {
+                oid: oid(n),
+                attrs: vec![(Bytes::from_static(b"_x"), data.slice(..TEXT.len()))],
+            },
         ];
-        store.queue(Transaction { collection: coll(0), ops }).unwrap();
+        store
+            .queue(Transaction {
+                collection: coll(0),
+                ops,
+            })
+            .unwrap();
     }
     store.close().unwrap();
 }
@@ -67,9 +84,16 @@ fn what_is_written_is_read_with_the_key_alone() {
     assert!(got.chunks(TEXT.len()).all(|c| c == &TEXT[..c.len()]));
     // A plain one is opened beside keys.
     drop(Store::open(plain.path(), &threaded(Some(keys())), nobody()).unwrap());
-    for keys in [None, Some(KeyFile::parse("other AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=").unwrap())] {
+    for keys in [
+        None,
+        Some(KeyFile::parse("other AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=").unwrap()),
+    ] {
         let options = threaded(keys);
-        let why = said(Store::open(sealed.path(), &options, nobody()).map(drop).unwrap_err());
+        let why = said(
+            Store::open(sealed.path(), &options, nobody())
+                .map(drop)
+                .unwrap_err(),
+        );
         assert!(why.contains("encrypted under the key 'test'"), "{why}");
         said(View::open(sealed.path(), &options).map(drop).unwrap_err());
         said(Store::mkfs(sealed.path(), &options).unwrap_err());
@@ -100,7 +124,10 @@ fn a_store_whose_device_is_away_is_left_alone() {
 }
 
 fn said_plainly(e: Error) {
-    assert!(e.to_string().contains("block") || e.to_string().contains("data file"), "{e}");
+    assert!(
+        e.to_string().contains("block") || e.to_string().contains("data file"),
+        "{e}"
+    );
 }
 
 #[test]
@@ -108,10 +135,15 @@ fn a_seal_under_another_key_is_mended_when_the_store_is_opened() {
     let dir = tempfile::tempdir().unwrap();
     fill(dir.path(), Some(keys()));
     let old = fs::read(dir.path().join("seal")).unwrap();
-    let text = "new AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\ntest MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+    let text =
+        "new AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\ntest MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
     let both = KeyFile::parse(text).unwrap();
     // Who only looks changes nothing, and nor does who is refused.
-    assert!(Store::check(dir.path(), &threaded(Some(both.clone()))).unwrap().is_clean());
+    assert!(
+        Store::check(dir.path(), &threaded(Some(both.clone())))
+            .unwrap()
+            .is_clean()
+    );
     assert!(Store::mkfs(dir.path(), &threaded(Some(both.clone()))).is_err());
     assert_eq!(fs::read(dir.path().join("seal")).unwrap(), old);
     // Half of a change that was cut: the second copy alone is under the new key.

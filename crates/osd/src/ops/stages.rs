@@ -214,7 +214,10 @@ mod tests {
         let all = s.json(MS(1100));
         assert_eq!(all["seconds"], 1.0);
         let row = &all["rows"][0];
-        assert_eq!((&row["ops"], &row["bytes"], &row["slowest"]), (&json!(3), &json!(12288), &json!(0.01)));
+        assert_eq!(
+            (&row["ops"], &row["bytes"], &row["slowest"]),
+            (&json!(3), &json!(12288), &json!(0.01))
+        );
         assert_eq!(
             (&row["queue"], &row["turn"], &row["durable"]),
             (&json!(0.003), &json!(0.006), &json!(0.021))
@@ -244,7 +247,11 @@ mod tests {
         s.count(whose(1), EntityAddr::BLANK, &passed(0, None));
         s.ask(MS(900), MS(1000));
         s.turn(MS(1800));
-        assert_eq!(s.json(MS(1800))["rows"][0]["ops"], 1, "the first question's sums are kept");
+        assert_eq!(
+            s.json(MS(1800))["rows"][0]["ops"],
+            1,
+            "the first question's sums are kept"
+        );
         s.turn(MS(1900));
         assert!(!s.is_on());
         s.ask(MS(2000), Duration::MAX);

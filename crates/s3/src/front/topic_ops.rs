@@ -5,7 +5,6 @@
 use super::Front;
 use super::caller::Noted;
 use super::texts::{epoch_seconds, url_decoded};
-use crate::accounts::Key;
 use crate::endpoints::Endpoints;
 use crate::notify::{topic_arn, topic_of};
 use crate::rados::Pool;
@@ -467,7 +466,7 @@ impl<P: Pool> Front<P> {
                 "the request's date is not within 15 minutes of the gateway's",
             ));
         }
-        let key: Key = match self.key_of(signed.access).await {
+        let key = match self.key_of(signed.access).await {
             Err(e) if *e.code() == S3ErrorCode::InvalidAccessKeyId => {
                 return Err(refuse("InvalidClientTokenId", "there is no such access key"));
             }
@@ -480,17 +479,18 @@ impl<P: Pool> Front<P> {
                 "the signature is not the one of this key",
             ));
         }
-        let payers = self.rates.admit(Some(&key.user), None, true).await?;
+        let user = self.identity(&key).await?.user;
+        let payers = self.rates.admit(Some(&user), None, true).await?;
         self.rates.charge(&payers, true, body.len() as u64);
         let asked = asked(fields(&body).map_err(wrong)?)?;
         {
             let mut notes = noted.lock();
             notes.payers = payers;
             notes.operation = Some(asked.operation().into());
-            notes.user = Some(key.user.clone());
+            notes.user = Some(user.clone());
         }
         let operation = asked.operation();
-        Ok((operation, self.topics_answer(&key.user, asked).await?))
+        Ok((operation, self.topics_answer(&user, asked).await?))
     }
 
     /// A user's own topic.

@@ -36,7 +36,9 @@ pub fn run(args: &args::Store) -> ExitCode {
 
 /// Those of a file that was named.
 fn keys(file: Option<&Path>) -> Result<Option<io::key_file::KeyFile>, Fail> {
-    file.map(io::key_file::KeyFile::read).transpose().map_err(Fail::Usage)
+    file.map(io::key_file::KeyFile::read)
+        .transpose()
+        .map_err(Fail::Usage)
 }
 
 /// One sentence, with what helps to go on.

@@ -126,13 +126,30 @@ pub fn causes(seen: &Seen) -> Vec<Cause> {
         let (what, mut why, next) = explain(kind, osd, &part, seen);
         why.extend(also(osd, seen));
         let osd = Some(osd);
-        all.push(Cause { share, mean: part.mean(), osd, what, why, next });
+        all.push(Cause {
+            share,
+            mean: part.mean(),
+            osd,
+            what,
+            why,
+            next,
+        });
     }
     for (kind, (part, osds)) in rest {
         let share = part.seconds / total;
         if share >= TOLD_FROM {
-            let what = format!("{}, spread over {osds} OSDs, none of them with much of it", words(kind));
-            all.push(Cause { share, mean: part.mean(), osd: None, what, why: Vec::new(), next: None });
+            let what = format!(
+                "{}, spread over {osds} OSDs, none of them with much of it",
+                words(kind)
+            );
+            all.push(Cause {
+                share,
+                mean: part.mean(),
+                osd: None,
+                what,
+                why: Vec::new(),
+                next: None,
+            });
         }
     }
     all.sort_by(|a, b| b.share.total_cmp(&a.share));
@@ -150,9 +167,15 @@ pub fn ms(seconds: f64) -> String {
 
 fn words(kind: Kind) -> &'static str {
     match kind {
-        Kind::Queue => "before the placement group has it (a newer map, the OSD's lease, room for the answer)",
-        Kind::ReadTurn => "reads, in the group: from the disk, behind a write of the object, or until the group is active",
-        Kind::WriteTurn => "writes, in the group: behind others of the same object, for what they read, or until the group is active",
+        Kind::Queue => {
+            "before the placement group has it (a newer map, the OSD's lease, room for the answer)"
+        }
+        Kind::ReadTurn => {
+            "reads, in the group: from the disk, behind a write of the object, or until the group is active"
+        }
+        Kind::WriteTurn => {
+            "writes, in the group: behind others of the same object, for what they read, or until the group is active"
+        }
         Kind::Durable => "until writes are durable",
         Kind::Change => "until an OSD that did not answer counted no more",
     }
@@ -170,7 +193,10 @@ fn explain(kind: Kind, osd: OsdId, part: &Part, seen: &Seen) -> Told {
         Kind::Change => None,
     };
     let what = match kind {
-        Kind::Durable => format!("until osd.{osd} has it durable, and osd.{}, which leads most of the groups, knows", part.leads.0),
+        Kind::Durable => format!(
+            "until osd.{osd} has it durable, and osd.{}, which leads most of the groups, knows",
+            part.leads.0
+        ),
         kind => format!("{}, at osd.{osd}", words(kind)),
     };
     let what = match kind {
@@ -178,8 +204,12 @@ fn explain(kind: Kind, osd: OsdId, part: &Part, seen: &Seen) -> Told {
         _ => what,
     };
     let otherwise = match kind {
-        Kind::Queue | Kind::WriteTurn | Kind::ReadTurn => Some("`skep doctor`: groups that are not active, disks without room".to_string()),
-        Kind::Change => Some("`skep doctor`, `ceph osd tree`: an OSD hung or went down meanwhile".to_string()),
+        Kind::Queue | Kind::WriteTurn | Kind::ReadTurn => {
+            Some("`skep doctor`: groups that are not active, disks without room".to_string())
+        }
+        Kind::Change => {
+            Some("`skep doctor`, `ceph osd tree`: an OSD hung or went down meanwhile".to_string())
+        }
         Kind::Durable => None,
     };
     match found {
@@ -205,8 +235,12 @@ fn disk(osd: OsdId, mean: f64, seen: &Seen) -> Option<(String, String)> {
         Some(other) => format!("; on other OSDs {} in the median", ms(other)),
         None => String::new(),
     };
-    let why = format!("the disk of osd.{osd} takes {} until a write is durable{others}", ms(commit));
-    let next = format!("what else writes to the disk of osd.{osd}; `skep preflight` on its machine measures it");
+    let why = format!(
+        "the disk of osd.{osd} takes {} until a write is durable{others}",
+        ms(commit)
+    );
+    let next =
+        format!("what else writes to the disk of osd.{osd}; `skep preflight` on its machine measures it");
     Some((why, next))
 }
 
@@ -215,7 +249,10 @@ fn way(from: OsdId, to: OsdId, mean: f64, seen: &Seen) -> Option<(String, String
     let trips = &seen.osds.get(&from)?.trips;
     let trip = trips.get(&to).filter(|t| **t >= mean * ACCOUNTS)?;
     let why = format!("a round trip from osd.{from} to osd.{to} takes {}", ms(*trip));
-    Some((why, "the network between the two machines: `ceph tell osd.N dump_osd_network 0`".into()))
+    Some((
+        why,
+        "the network between the two machines: `ceph tell osd.N dump_osd_network 0`".into(),
+    ))
 }
 
 /// What else goes on there.
@@ -226,7 +263,10 @@ fn also(osd: OsdId, seen: &Seen) -> Vec<String> {
     };
     let megabytes = |n: f64| format!("{:.0} MB/s", n / 1e6);
     if host.recovery >= MOVES {
-        all.push(format!("recovery moves {} at osd.{osd}", megabytes(host.recovery)));
+        all.push(format!(
+            "recovery moves {} at osd.{osd}",
+            megabytes(host.recovery)
+        ));
     }
     if host.scrub >= MOVES {
         all.push(format!("a scrub reads {} at osd.{osd}", megabytes(host.scrub)));
@@ -279,8 +319,12 @@ mod tests {
         let all = causes(&seen);
         assert_eq!(all.len(), 1, "{all:?}");
         assert!(all[0].share > 0.9 && (all[0].mean - 0.01).abs() < 1e-9);
-        assert_eq!(all[0].what, "until osd.2 has it durable, and osd.0, which leads most of the groups, knows");
-        let why = "the disk of osd.2 takes 9.00 ms until a write is durable; on other OSDs 1.00 ms in the median";
+        assert_eq!(
+            all[0].what,
+            "until osd.2 has it durable, and osd.0, which leads most of the groups, knows"
+        );
+        let why =
+            "the disk of osd.2 takes 9.00 ms until a write is durable; on other OSDs 1.00 ms in the median";
         assert_eq!(all[0].why, [why]);
     }
 
@@ -306,11 +350,21 @@ mod tests {
     #[test]
     fn many_osds_have_a_cause_all_the_same() {
         let all = causes(&many(false));
-        let durable: f64 = all.iter().filter(|c| c.what.contains("durable")).map(|c| c.share).sum();
+        let durable: f64 = all
+            .iter()
+            .filter(|c| c.what.contains("durable"))
+            .map(|c| c.share)
+            .sum();
         assert!(durable > 0.9, "{all:?}");
         let all = causes(&many(true));
-        assert!(all[0].what.starts_with("until osd.5 has it durable") && all[0].share > 0.4, "{all:?}");
-        assert!(all[0].why[0].starts_with("the disk of osd.5 takes 100 ms"), "{all:?}");
+        assert!(
+            all[0].what.starts_with("until osd.5 has it durable") && all[0].share > 0.4,
+            "{all:?}"
+        );
+        assert!(
+            all[0].why[0].starts_with("the disk of osd.5 takes 100 ms"),
+            "{all:?}"
+        );
     }
 
     #[test]
@@ -335,10 +389,14 @@ mod tests {
 
     #[test]
     fn who_hung_is_not_blamed_on_who_spoke() {
-        let last = json!([{"by": "change", "ops": 3, "seconds": 60.0}, {"by": "disk", "ops": 97, "seconds": 0.1}]);
+        let last =
+            json!([{"by": "change", "ops": 3, "seconds": 60.0}, {"by": "disk", "ops": 97, "seconds": 0.1}]);
         let seen = seen(&[(0, json!([one(1, 100, 60.1, last)]), (50, 0.05))]);
         let all = causes(&seen);
-        assert!(all[0].what.starts_with("until an OSD that did not answer") && all[0].mean > 19.0, "{all:?}");
+        assert!(
+            all[0].what.starts_with("until an OSD that did not answer") && all[0].mean > 19.0,
+            "{all:?}"
+        );
         assert_eq!(all.len(), 1, "{all:?}");
     }
 
@@ -355,7 +413,10 @@ mod tests {
         }
         let all = causes(&seen);
         assert_eq!(all[0].why[0], "the thread of osd.0 works 97 % of the time");
-        assert!(all[0].why[1].starts_with("others make 99 % of the operations"), "{all:?}");
+        assert!(
+            all[0].why[1].starts_with("others make 99 % of the operations"),
+            "{all:?}"
+        );
         assert!(all[0].why[1].contains("client.2 (10.0.0.7:0/1)"), "{all:?}");
         assert_eq!(busy(&seen), [(0, 0.97)]);
     }

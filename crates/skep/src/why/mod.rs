@@ -96,7 +96,11 @@ async fn filter(client: &Client, about: &About) -> Result<Filter, Error> {
     Ok(match about {
         About::All => Filter::All,
         About::Pool(name) => Filter::Pool(pool(name).await?.pool_id()),
-        About::Image { pool: name, namespace, name: image } => {
+        About::Image {
+            pool: name,
+            namespace,
+            name: image,
+        } => {
             let mut io = pool(name).await?;
             io.set_namespace(namespace.clone().into_bytes());
             let id = directory::id_of(&io, image).await;
@@ -127,7 +131,8 @@ async fn ask(client: &Client, osds: &[OsdId], seconds: u64) -> Answers {
                 let Some(osd) = next else { return told };
                 let answer = client.command(Target::Osd(osd), &command, "").await;
                 let answer = answer.map_err(|e| e.to_string()).and_then(|answer| {
-                    serde_json::from_slice(&answer.output).map_err(|e| format!("an answer that cannot be read: {e}"))
+                    serde_json::from_slice(&answer.output)
+                        .map_err(|e| format!("an answer that cannot be read: {e}"))
                 });
                 told.insert(osd, answer);
             }
@@ -200,7 +205,10 @@ fn whose(seen: &Seen, map: &types::osdmap::OsdMap, wanted: bool) -> Vec<(String,
         *ops += rate;
         *bytes += rate * row.sum.bytes / row.sum.ops.max(1.0);
     }
-    let mut all: Vec<(String, f64, f64)> = all.into_iter().map(|(name, (ops, bytes))| (name, ops, bytes)).collect();
+    let mut all: Vec<(String, f64, f64)> = all
+        .into_iter()
+        .map(|(name, (ops, bytes))| (name, ops, bytes))
+        .collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
     all.truncate(SHOWN_MAX);
     all
@@ -225,7 +233,10 @@ async fn doctor(
     causes: &[Cause],
 ) -> Result<Vec<Value>, String> {
     let request = json!({"prefix": "doctor", "format": "json"}).to_string();
-    let told = client.mon_command(&request, "").await.map_err(|e| e.to_string())?;
+    let told = client
+        .mon_command(&request, "")
+        .await
+        .map_err(|e| e.to_string())?;
     let told: Value = serde_json::from_slice(&told.output).map_err(|e| e.to_string())?;
     let mine = seen.rows.iter().filter(|r| r.mine);
     let mut names: Vec<String> = mine.map(|r| r.of.client.clone()).collect();
@@ -237,16 +248,31 @@ async fn doctor(
         Filter::Address(ip) => names.push(ip.clone()),
     }
     // And the OSDs that they wait for.
-    names.extend(causes.iter().filter_map(|c| c.osd).map(|osd| format!("osd.{osd}")));
+    names.extend(
+        causes
+            .iter()
+            .filter_map(|c| c.osd)
+            .map(|osd| format!("osd.{osd}")),
+    );
     names.sort_unstable();
     names.dedup();
     let concerns = |f: &&Value| {
         let urgent = matches!(f["level"].as_str(), Some("blocked" | "slow"));
-        let said = format!("{} {}", f["subject"].as_str().unwrap_or(""), f["waits_for"].as_str().unwrap_or(""));
+        let said = format!(
+            "{} {}",
+            f["subject"].as_str().unwrap_or(""),
+            f["waits_for"].as_str().unwrap_or("")
+        );
         urgent && (matches!(filter, Filter::All) || names.iter().any(|n| names_it(&said, n)))
     };
     let findings = told["findings"].as_array();
-    Ok(findings.into_iter().flatten().filter(concerns).take(SHOWN_MAX).cloned().collect())
+    Ok(findings
+        .into_iter()
+        .flatten()
+        .filter(concerns)
+        .take(SHOWN_MAX)
+        .cloned()
+        .collect())
 }
 
 struct Told {
@@ -310,7 +336,12 @@ impl Told {
     }
 
     fn text(&self) -> String {
-        let mut out = format!("{}: {} s, {} OSDs\n", self.about, self.seconds, self.seen.osds.len());
+        let mut out = format!(
+            "{}: {} s, {} OSDs\n",
+            self.about,
+            self.seconds,
+            self.seen.osds.len()
+        );
         for (name, write) in [("reads", false), ("writes", true)] {
             let s = self.kind(write);
             if s.ops > 0.0 {
@@ -340,7 +371,12 @@ impl Told {
             out.push_str("Where the time goes, from when an OSD takes an operation until its answer goes:\n");
         }
         for cause in &self.causes {
-            out.push_str(&format!("{:>5.0} %  {}, {} each\n", cause.share * 100.0, cause.what, ms(cause.mean)));
+            out.push_str(&format!(
+                "{:>5.0} %  {}, {} each\n",
+                cause.share * 100.0,
+                cause.what,
+                ms(cause.mean)
+            ));
             for why in &cause.why {
                 out.push_str(&format!("         {why}\n"));
             }
@@ -381,7 +417,9 @@ impl Told {
         }
         if self.seen.uncounted > 0.0 {
             let n = self.seen.uncounted;
-            out.push_str(&format!("{n:.0} operations of others are counted by nobody's name: too many clients at one OSD\n"));
+            out.push_str(&format!(
+                "{n:.0} operations of others are counted by nobody's name: too many clients at one OSD\n"
+            ));
         }
         out
     }

@@ -156,7 +156,11 @@ fn row(osd: OsdId, v: &Value) -> Row {
 }
 
 fn rows(osd: OsdId, told: &Value) -> impl Iterator<Item = Row> {
-    told["rows"].as_array().into_iter().flatten().map(move |v| row(osd, v))
+    told["rows"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(move |v| row(osd, v))
 }
 
 impl Row {
@@ -197,7 +201,12 @@ impl Seen {
     /// What limits held back at all OSDs, of subjects that are wanted.
     pub fn held(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Held> {
         let mut all: Vec<Held> = Vec::new();
-        for h in self.osds.values().flat_map(|host| &host.held).filter(|h| wanted(&h.of)) {
+        for h in self
+            .osds
+            .values()
+            .flat_map(|host| &host.held)
+            .filter(|h| wanted(&h.of))
+        {
             match all.iter_mut().find(|a| a.of == h.of) {
                 Some(a) => a.times += h.times,
                 None => all.push(h.clone()),
@@ -208,7 +217,9 @@ impl Seen {
 
     /// How much of the time the thread of an OSD worked, for all OSDs that share it.
     pub fn thread_busy(&self, osd: OsdId) -> f64 {
-        let Some(host) = self.osds.get(&osd) else { return 0.0 };
+        let Some(host) = self.osds.get(&osd) else {
+            return 0.0;
+        };
         let same = self.osds.values().filter(|h| h.thread == host.thread);
         same.map(|h| h.busy).sum::<f64>().min(1.0)
     }
@@ -248,7 +259,12 @@ fn host(before: &Value, after: &Value) -> Host {
 }
 
 fn held(before: &Value, after: &Value) -> Vec<Held> {
-    let limits = |v: &Value| v.pointer("/here/limits").and_then(Value::as_array).cloned().unwrap_or_default();
+    let limits = |v: &Value| {
+        v.pointer("/here/limits")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default()
+    };
     let count = |v: &Value| v["held_back"].as_f64().unwrap_or(0.0);
     let before = limits(before);
     let one = |now: &Value| {
@@ -291,11 +307,17 @@ pub mod tests {
         let answer = |image: u64, pool: u64| {
             let limit = |of: Value, n: u64| json!({"of": of, "limits": {"iops_limit": 10}, "held_back": n});
             let mut v = told(1, 1.0, json!([]), (0, 0.0));
-            v["here"]["limits"] = json!([limit(json!({"pool": 1, "id": "abc"}), image), limit(json!({"pool": 1}), pool)]);
+            v["here"]["limits"] = json!([
+                limit(json!({"pool": 1, "id": "abc"}), image),
+                limit(json!({"pool": 1}), pool)
+            ]);
             v
         };
         let held = held(&answer(4, 9), &answer(7, 9));
-        assert_eq!((held.len(), held[0].times, &held[0].of["id"]), (1, 3.0, &json!("abc")));
+        assert_eq!(
+            (held.len(), held[0].times, &held[0].of["id"]),
+            (1, 3.0, &json!("abc"))
+        );
     }
 
     #[test]
@@ -309,11 +331,23 @@ pub mod tests {
         let [first, second] = &seen.rows[..] else {
             panic!("{:?}", seen.rows)
         };
-        assert_eq!((first.sum.ops, first.sum.durable, first.sum.queue), (50.0, 0.5, 0.0));
-        assert_eq!(first.last[&Word::Disk], Last { ops: 50.0, seconds: 0.5 });
+        assert_eq!(
+            (first.sum.ops, first.sum.durable, first.sum.queue),
+            (50.0, 0.5, 0.0)
+        );
+        assert_eq!(
+            first.last[&Word::Disk],
+            Last {
+                ops: 50.0,
+                seconds: 0.5
+            }
+        );
         assert_eq!((second.of.client.as_str(), second.sum.ops), ("client.2", 5.0));
         let host = &seen.osds[&0];
-        assert_eq!((host.seconds, host.commit, seen.rate(first)), (5.0, Some(0.002), 10.0));
+        assert_eq!(
+            (host.seconds, host.commit, seen.rate(first)),
+            (5.0, Some(0.002), 10.0)
+        );
         assert!((host.busy - 0.1).abs() < 1e-9);
         // Two OSDs on one thread.
         seen.add(1, &before, &after);
@@ -325,7 +359,11 @@ pub mod tests {
         let last = json!([{"by": "disk", "ops": 50, "seconds": 0.5}]);
         let mut seen = Seen::default();
         let before = told(7, 10.0, json!([]), (10, 0.01));
-        seen.add(3, &before, &told(8, 2.0, json!([one(1, 50, 0.5, last)]), (12, 0.02)));
+        seen.add(
+            3,
+            &before,
+            &told(8, 2.0, json!([one(1, 50, 0.5, last)]), (12, 0.02)),
+        );
         assert!(seen.rows.is_empty() && seen.osds.is_empty());
         assert_eq!(seen.silent.len(), 1);
     }

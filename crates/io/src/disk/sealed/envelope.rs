@@ -54,7 +54,11 @@ fn encode(name: &str, master: &[u8; 32], key: &[u8; KEY_BYTES]) -> Result<Vec<u8
     aws_lc_rs::rand::fill(&mut nonce).map_err(|_| Error::other("no randomness"))?;
     let mut sealed = key.to_vec();
     let tag = cipher(master)?
-        .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(header), &mut sealed)
+        .seal_in_place_separate_tag(
+            Nonce::assume_unique_for_key(nonce),
+            Aad::from(header),
+            &mut sealed,
+        )
         .map_err(|_| Error::other("the cipher failed"))?;
     let mut out = header.to_vec();
     out.extend_from_slice(&nonce);
@@ -101,7 +105,9 @@ fn decode(copy: &[u8], keys: Option<&KeyFile>) -> Result<([u8; KEY_BYTES], bool)
         &mut sealed,
     );
     let opened = opened.map_err(|_| {
-        refused(format!("the key '{name}' is not the one that it was encrypted under, or '{FILE}' is damaged"))
+        refused(format!(
+            "the key '{name}' is not the one that it was encrypted under, or '{FILE}' is damaged"
+        ))
     })?;
     let key = <[u8; KEY_BYTES]>::try_from(&*opened).map_err(|_| damaged("is damaged"))?;
     sealed.fill(0);
@@ -237,7 +243,11 @@ mod tests {
         assert_eq!(opened(&disk, &[B, A]).unwrap(), key);
         assert_eq!(opened(&disk, &[B]).unwrap(), key);
         let said = opened(&disk, &[A]).unwrap_err();
-        assert!(said.to_string().contains("under the key 'b'; the file of keys has a"), "{said}");
+        assert!(
+            said.to_string()
+                .contains("under the key 'b'; the file of keys has a"),
+            "{said}"
+        );
         let said = read(&disk, None).unwrap_err();
         assert!(said.to_string().contains("encrypted under the key 'b'"), "{said}");
         assert_eq!(said.kind(), ErrorKind::PermissionDenied);
@@ -295,7 +305,10 @@ mod tests {
         assert!(!has_key(&disk).unwrap());
         let (_, file) = make(&disk, &keys(&[A])).unwrap();
         assert!(has_key(&disk).unwrap());
-        assert_eq!(make(&disk, &keys(&[A])).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert_eq!(
+            make(&disk, &keys(&[A])).unwrap_err().kind(),
+            ErrorKind::WouldBlock
+        );
         drop(file);
     }
 }

@@ -65,7 +65,11 @@ fn sealed(
     lock: Option<Arc<dyn DiskFile>>,
 ) -> Result<Arc<dyn Disk>> {
     let xts = Arc::new(Xts::new(key)?);
-    Ok(Arc::new(SealedDisk { disk, xts, _lock: lock }))
+    Ok(Arc::new(SealedDisk {
+        disk,
+        xts,
+        _lock: lock,
+    }))
 }
 
 #[derive(Debug)]
@@ -78,8 +82,16 @@ struct SealedDisk {
 
 /// The number of a file in tweaks.
 fn number_of(name: &str) -> Result<u128> {
-    let number = FILES.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
-    let unknown = || Error::new(ErrorKind::Unsupported, format!("no sealed file is called '{name}'"));
+    let number = FILES
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, number)| *number);
+    let unknown = || {
+        Error::new(
+            ErrorKind::Unsupported,
+            format!("no sealed file is called '{name}'"),
+        )
+    };
     Ok(u128::from(number.ok_or_else(unknown)?) << 64)
 }
 
@@ -176,7 +188,10 @@ fn around(offset: u64, end: u64) -> (u64, u64) {
 fn whole_units(len: u64) -> Result<()> {
     match len % UNIT as u64 {
         0 => Ok(()),
-        _ => Err(Error::new(ErrorKind::InvalidInput, "a sealed file has whole units of 16 bytes")),
+        _ => Err(Error::new(
+            ErrorKind::InvalidInput,
+            "a sealed file has whole units of 16 bytes",
+        )),
     }
 }
 
@@ -208,7 +223,8 @@ impl SealedFile {
         }
         sectors[(offset - from) as usize..][..data.len()].copy_from_slice(data);
         self.place.seal(from, &mut sectors)?;
-        self.file.write_at(&sectors[(first - from) as usize..wanted], first)
+        self.file
+            .write_at(&sectors[(first - from) as usize..wanted], first)
     }
 
     /// Writes of whole sectors, each as its place and its slices.
@@ -224,11 +240,17 @@ impl SealedFile {
             self.place.seal(*offset, &mut arena[from..to])?;
             places.push((*offset, from..to));
         }
-        let slices: Vec<[IoSlice<'_>; 1]> = places.iter().map(|(_, at)| [IoSlice::new(&arena[at.clone()])]).collect();
+        let slices: Vec<[IoSlice<'_>; 1]> = places
+            .iter()
+            .map(|(_, at)| [IoSlice::new(&arena[at.clone()])])
+            .collect();
         let writes: Vec<Write<'_>> = places
             .iter()
             .zip(&slices)
-            .map(|((offset, _), data)| Write { offset: *offset, data })
+            .map(|((offset, _), data)| Write {
+                offset: *offset,
+                data,
+            })
             .collect();
         let done = self.file.write_all(&writes);
         let mut spares = spares();

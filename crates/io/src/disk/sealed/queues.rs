@@ -48,7 +48,9 @@ impl ReadQueue for Reads {
             let offset = self.offsets.remove(&done.token);
             if let Ok(data) = &done.data {
                 let lost = || Error::other("a read that nobody asked for");
-                done.data = offset.ok_or_else(lost).and_then(|offset| self.opened(offset, data));
+                done.data = offset
+                    .ok_or_else(lost)
+                    .and_then(|offset| self.opened(offset, data));
             }
         }
     }

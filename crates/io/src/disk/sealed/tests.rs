@@ -45,7 +45,10 @@ fn it_reads_as_a_plain_disk_does() {
                 4 => {
                     let (a, b) = (vec![byte; S as usize], vec![!byte; 2 * S as usize]);
                     let at = at / S * S % (17 * S);
-                    both.iter().for_each(|f| f.write_vectored_at(&[IoSlice::new(&a), IoSlice::new(&b)], at).unwrap());
+                    both.iter().for_each(|f| {
+                        f.write_vectored_at(&[IoSlice::new(&a), IoSlice::new(&b)], at)
+                            .unwrap()
+                    });
                 }
                 5 => {
                     let (at, len) = (at / S * S, len / S * S);
@@ -60,7 +63,10 @@ fn it_reads_as_a_plain_disk_does() {
                 }
             }
         }
-        assert!(read(&*plain, 0, end as usize) == read(&*sealed, 0, end as usize), "seed {seed}");
+        assert!(
+            read(&*plain, 0, end as usize) == read(&*sealed, 0, end as usize),
+            "seed {seed}"
+        );
         assert_eq!(plain.len().unwrap(), sealed.len().unwrap());
     }
 }
@@ -75,7 +81,10 @@ fn nothing_of_what_was_written_is_on_the_disk() {
         file.write_at(b"xxxxxxxxxxxxxxxxxxxx", 3 * S + 5).unwrap();
         file.flush().unwrap();
         assert!(!sim.content(name).windows(4).any(|w| w == b"xxxx"), "{name}");
-        assert_eq!(read(&*file, 3 * S, 32), [&[0; 5][..], &[b'x'; 20], &[0; 7]].concat());
+        assert_eq!(
+            read(&*file, 3 * S, 32),
+            [&[0; 5][..], &[b'x'; 20], &[0; 7]].concat()
+        );
     }
     // The same bytes at the same place of two files.
     assert_ne!(sim.content("block")[..SECTOR], sim.content("index")[..SECTOR]);
@@ -102,7 +111,10 @@ fn what_a_write_does_not_touch_stays_whatever_is_torn() {
         if !left.exists("index").unwrap() {
             continue;
         }
-        let file = over(Arc::new(left), Some(&keys())).unwrap().open("index").unwrap();
+        let file = over(Arc::new(left), Some(&keys()))
+            .unwrap()
+            .open("index")
+            .unwrap();
         let now = read(&*file, 0, 4 * SECTOR);
         let touched = at as usize..at as usize + len;
         for (i, byte) in now.iter().enumerate() {
@@ -136,7 +148,8 @@ fn writes_of_many_slices() {
     let small = [IoSlice::new(&data[..SECTOR])];
     let end = 2 * AT_ONCE as u64;
     let write = |offset, data| Write { offset, data };
-    file.write_all(&[write(end, &small), write(0, &slices), write(end + S, &small)]).unwrap();
+    file.write_all(&[write(end, &small), write(0, &slices), write(end + S, &small)])
+        .unwrap();
     assert!(read(&*file, 0, data.len()) == data);
     assert_eq!(read(&*file, end + S, SECTOR), data[..SECTOR]);
     assert_eq!(read(&*file, end, SECTOR), data[..SECTOR]);
@@ -160,7 +173,10 @@ fn queues_of_a_real_disk() {
                 queue.wait().unwrap();
             };
             done.result.unwrap();
-            assert!(done.data.len() == 8 * SECTOR && done.data[0] == 1, "the owner has what it gave");
+            assert!(
+                done.data.len() == 8 * SECTOR && done.data[0] == 1,
+                "the owner has what it gave"
+            );
             data = done.data;
         }
     } else {

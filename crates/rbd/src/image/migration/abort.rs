@@ -130,7 +130,9 @@ async fn take_down(
     // As it is now that nobody can change it: somebody may have had the target open in between.
     let record = &record_of(&inner.io, &inner.header_oid).await?.ok_or_else(busy)?;
     let first = |done, all| progress(done, 2 * all);
-    carry::carry_back(source, inner, record, &first).await.map_err(wait_for_owner)?;
+    carry::carry_back(source, inner, record, &first)
+        .await
+        .map_err(wait_for_owner)?;
     children::give_back(client, migration, record, &view.header).await?;
     children::change_group(client, migration).await?;
     inner.refresh().await?;

@@ -161,7 +161,12 @@ impl Run<'_> {
         let overlap = self.inner.executing().await?.overlap;
         let is_done = |o: u64| self.inner.fixed.layout.used(o, overlap) > 0;
         let lacks = |((o, _), whole): &((u64, Under), bool)| !(*whole && is_done(*o));
-        Ok(found.into_iter().zip(whole).filter(lacks).map(|(found, _)| found).collect())
+        Ok(found
+            .into_iter()
+            .zip(whole)
+            .filter(lacks)
+            .map(|(found, _)| found)
+            .collect())
     }
 
     /// Copies these, as soon as the lock can be had; then whoever wants that has his turn. `below`: objects that are done; `at`: how far the run is.
@@ -209,7 +214,8 @@ impl Run<'_> {
     async fn finish(&self, copied: Copied) -> Result<()> {
         let overlap = self.record.overlap;
         let work = || {
-            let (ending, migration, client) = (self.inner.clone(), self.migration.clone(), self.client.clone());
+            let (ending, migration, client) =
+                (self.inner.clone(), self.migration.clone(), self.client.clone());
             let (unfinished, mut copied) = (self.unfinished.clone(), copied.clone());
             async move {
                 // With the lock: the client has nothing under way that reads the source when it hears that it needs that no more. librbd
@@ -221,7 +227,9 @@ impl Run<'_> {
                 migration
                     .change_source(&client, &[EXECUTING, EXECUTED], EXECUTED, "")
                     .await?;
-                migration.change_target(&client, &[EXECUTING], EXECUTED, "").await?;
+                migration
+                    .change_target(&client, &[EXECUTING], EXECUTED, "")
+                    .await?;
                 tell(&ending.io, &ending.header_oid).await;
                 Ok(())
             }
@@ -284,7 +292,12 @@ impl Inner {
     /// The record, if it is us who are at work.
     async fn executing(&self) -> Result<Record> {
         let record = record_of(&self.io, &self.header_oid).await?;
-        let stopped = |errno| Err(Error::refused(errno, "somebody has ended the migration, or aborts it"));
+        let stopped = |errno| {
+            Err(Error::refused(
+                errno,
+                "somebody has ended the migration, or aborts it",
+            ))
+        };
         match record {
             Some(r) if r.state == EXECUTING => Ok(r),
             // By a client: the next run finds nothing to do.

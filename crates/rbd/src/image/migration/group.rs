@@ -109,7 +109,10 @@ mod tests {
         let note = Noted::of(256, [3, 1 << 40].into_iter());
         assert_eq!(Noted::decode(&note.encode()), note);
         // Of somebody else, or cut.
-        assert_eq!(Noted::decode(&note.encode()[..15]), Noted::of(256, [].into_iter()));
+        assert_eq!(
+            Noted::decode(&note.encode()[..15]),
+            Noted::of(256, [].into_iter())
+        );
         assert_eq!(Noted::decode(b"").below, 0);
         assert_eq!(Noted::decode(&[7; 80]).group.len(), 1);
     }
@@ -121,7 +124,10 @@ mod tests {
             let unfinished = Unfinished::default();
             drop(unfinished.clone().begin().await.expect("nobody has stopped it"));
             assert!(unfinished.end(short).await);
-            assert!(unfinished.clone().begin().await.is_err(), "nothing begins any more");
+            assert!(
+                unfinished.clone().begin().await.is_err(),
+                "nothing begins any more"
+            );
             let unfinished = Unfinished::default();
             let begun = unfinished.clone().begin().await;
             assert!(!unfinished.end(short).await && !unfinished.end(short).await);
