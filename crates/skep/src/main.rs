@@ -39,24 +39,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    // A command that prints its result has nothing to tell beside it; a server has.
-    let quiet = matches!(
-        args.command,
-        args::Command::Store(_)
-            | args::Command::Cluster(_)
-            | args::Command::Bench(_)
-            | args::Command::Image(_)
-            | args::Command::Backup(_)
-            | args::Command::RbdIo(_)
-            | args::Command::Preflight(_)
-            | args::Command::Tell(_)
-            | args::Command::Qos(_)
-            | args::Command::Why(_)
-            | args::Command::Completion(_)
-            | args::Command::Man(_)
-    );
-    #[cfg(feature = "s3")]
-    let quiet = quiet || matches!(&args.command, args::Command::S3(a) if !a.is_server());
+    let quiet = is_quiet(&args.command);
     init_log(args.verbose, if quiet { "warn" } else { "info" });
     let done = match &args.command {
         args::Command::Up(up) => up::run(up),
@@ -90,6 +73,29 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A command that prints its result has nothing to tell beside it; a server has.
+fn is_quiet(command: &args::Command) -> bool {
+    #[cfg(feature = "s3")]
+    if matches!(command, args::Command::S3(a) if !a.is_server()) {
+        return true;
+    }
+    matches!(
+        command,
+        args::Command::Store(_)
+            | args::Command::Cluster(_)
+            | args::Command::Bench(_)
+            | args::Command::Image(_)
+            | args::Command::Backup(_)
+            | args::Command::RbdIo(_)
+            | args::Command::Preflight(_)
+            | args::Command::Tell(_)
+            | args::Command::Qos(_)
+            | args::Command::Why(_)
+            | args::Command::Completion(_)
+            | args::Command::Man(_)
+    )
 }
 
 /// Log lines go to stderr; `SKEP_LOG` takes tracing's filter syntax and wins over `-v`.

@@ -199,7 +199,17 @@ fn holds_a_store(disk: &dyn Disk, options: &Options) -> Result<bool> {
     })
 }
 
-pub fn seal_error(path: &str, e: std::io::Error) -> Error {
+/// For who has the store's lock. It serves without that, too.
+pub fn renew_seal(bare: &dyn Disk, options: &Options) {
+    let path = bare.name();
+    match sealed::renew(bare, options.keys.as_ref()) {
+        Ok(None) => {}
+        Ok(Some(name)) => tracing::info!("{path}: its key is under the key '{name}' now"),
+        Err(e) => tracing::warn!("{path}: its key stays under the one that it was under: {e}"),
+    }
+}
+
+fn seal_error(path: &str, e: std::io::Error) -> Error {
     Error::io(path, "open its seal", e)
 }
 

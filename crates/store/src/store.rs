@@ -18,7 +18,7 @@ use crate::state::State;
 use crate::superblock::{FEATURES_AT_OPEN, Superblock};
 use crate::{Counters, Error, Identity, OmapPage, Options, Result, Seq, Stat, Ticket, Waker};
 use bytes::Bytes;
-use io::disk::{Disk, DiskFile, HostDisk, Space, sealed};
+use io::disk::{Disk, DiskFile, HostDisk, Space};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -119,12 +119,7 @@ impl Store {
             tail,
             replayed,
         } = open::load(&*disk, options)?;
-        // Behind the lock. The store serves without it, too.
-        match sealed::renew(&*bare, options.keys.as_ref()) {
-            Ok(None) => {}
-            Ok(Some(name)) => tracing::info!("{path}: its key is under the key '{name}' now"),
-            Err(e) => tracing::warn!("{path}: its key stays under the one that it was under: {e}"),
-        }
+        open::renew_seal(&*bare, options);
         // Before anything is written that earlier programs would misread.
         superblock
             .add_features(&*file, FEATURES_AT_OPEN)

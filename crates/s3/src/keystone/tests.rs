@@ -337,8 +337,8 @@ fn who_is_let_in() {
         let demo = serde_json::json!({"id": PROJECT, "name": "demo\n2"});
         let member = of(&["member"], demo.clone()).await.unwrap();
         assert_eq!((member.name.as_str(), member.admin), ("demo2", false));
-        assert!(of(&["x", "Reseller"], demo.clone()).await.unwrap().admin);
-        for roles in [&["reader"][..], &[], &["memb", "members"]] {
+        assert!(of(&["x", "reseller"], demo.clone()).await.unwrap().admin);
+        for roles in [&["reader"][..], &[], &["memb", "members"], &["Reseller"]] {
             assert!(matches!(of(roles, demo.clone()).await, Err(Refused::Unfit(_))));
         }
         // Neither a domain's nor one whose name is that of a user who was made here.

@@ -18,7 +18,7 @@ pub fn run(args: &Check) -> Outcome {
     let start = Instant::now();
     let options = Options {
         osd_id: Options::ANY_OSD,
-        keys: super::keys(args.keys.as_deref())?,
+        keys: super::keys::of(args.keys.as_deref())?,
         ..Options::default()
     };
     let bar = bar();

@@ -53,7 +53,7 @@ pub fn run(args: &Dump) -> Outcome {
 fn dump(args: &Dump) -> Outcome {
     let options = Options {
         osd_id: Options::ANY_OSD,
-        keys: super::keys(args.keys.as_deref())?,
+        keys: super::keys::of(args.keys.as_deref())?,
         ..Options::default()
     };
     let view = match args.without_log {

@@ -8,6 +8,7 @@ pub mod bench;
 mod check;
 mod dump;
 mod export;
+mod keys;
 mod outcome;
 mod text;
 
@@ -32,13 +33,6 @@ pub fn run(args: &args::Store) -> ExitCode {
             ExitCode::from(e.code())
         }
     }
-}
-
-/// Those of a file that was named.
-fn keys(file: Option<&Path>) -> Result<Option<io::key_file::KeyFile>, Fail> {
-    file.map(io::key_file::KeyFile::read)
-        .transpose()
-        .map_err(Fail::Usage)
 }
 
 /// One sentence, with what helps to go on.

@@ -336,12 +336,17 @@ impl Told {
     }
 
     fn text(&self) -> String {
-        let mut out = format!(
-            "{}: {} s, {} OSDs\n",
-            self.about,
-            self.seconds,
-            self.seen.osds.len()
-        );
+        let mut out = String::new();
+        self.head(&mut out);
+        self.parts(&mut out);
+        self.beside(&mut out);
+        out
+    }
+
+    /// How many operations there were, and whose.
+    fn head(&self, out: &mut String) {
+        let osds = self.seen.osds.len();
+        out.push_str(&format!("{}: {} s, {osds} OSDs\n", self.about, self.seconds));
         for (name, write) in [("reads", false), ("writes", true)] {
             let s = self.kind(write);
             if s.ops > 0.0 {
@@ -370,6 +375,9 @@ impl Told {
         } else {
             out.push_str("Where the time goes, from when an OSD takes an operation until its answer goes:\n");
         }
+    }
+
+    fn parts(&self, out: &mut String) {
         for cause in &self.causes {
             out.push_str(&format!(
                 "{:>5.0} %  {}, {} each\n",
@@ -384,6 +392,10 @@ impl Told {
                 out.push_str(&format!("         next: {next}\n"));
             }
         }
+    }
+
+    /// What is in no stage.
+    fn beside(&self, out: &mut String) {
         for (osd, busy) in &self.busy {
             out.push_str(&format!(
                 "The thread of osd.{osd} works {:.0} % of the time: operations wait in its sockets, too, which is in no stage\n",
@@ -421,7 +433,6 @@ impl Told {
                 "{n:.0} operations of others are counted by nobody's name: too many clients at one OSD\n"
             ));
         }
-        out
     }
 }
 

@@ -1,3 +1,5 @@
+//! Sealed disks beside plain ones, cut and torn, and on a real one.
+
 use super::*;
 use crate::disk::sim::{Dice, SimDisk, Survival};
 use crate::disk::{AlignedVec, HostDisk};

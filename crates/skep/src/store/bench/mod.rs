@@ -86,7 +86,7 @@ impl Running<'_> {
         };
         let options = Options {
             host_reserve_bytes: 0,
-            keys: super::keys(self.args.keys.as_deref())?,
+            keys: super::keys::of(self.args.keys.as_deref())?,
             ..Options::for_memory(self.args.memory)
         };
         let disk = Counting::new(&self.own.path, mode);
