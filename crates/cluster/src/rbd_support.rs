@@ -124,7 +124,7 @@ pub struct Task {
     pub image_name: String,
     pub image_id: String,
     /// Of a migration, whose image is named by either side; its id is the target's.
-    pub sides: Option<Sides>,
+    pub sides: Option<Box<Sides>>,
     /// Runs that failed.
     pub failures: u64,
     /// Why the last one did, and when the next may begin (seconds since 1970).
@@ -201,10 +201,10 @@ impl Task {
         let text = |v: &Value| v.as_str().map(str::to_string);
         let refs = &v["refs"];
         let sides = || {
-            Some(Sides {
+            Some(Box::new(Sides {
                 source: Place::from_json(&v["source"])?,
                 target: Place::from_json(&v["target"])?,
-            })
+            }))
         };
         Some(Self {
             sides: sides(),
@@ -474,7 +474,7 @@ pub struct Subject {
     pub name: String,
     pub id: String,
     /// Only where a migration was asked for.
-    pub sides: Option<Sides>,
+    pub sides: Option<Box<Sides>>,
 }
 
 impl Subject {
@@ -562,10 +562,10 @@ mod tests {
         };
         let mut of_migration = Task {
             action: Action::MigrationExecute,
-            sides: Some(Sides {
+            sides: Some(Box::new(Sides {
                 source: place(2, "rbd", "ns", "c", ""),
                 target: place(3, "ssd", "", "d", "10ab"),
-            }),
+            })),
             ..t
         };
         assert_eq!(Task::parse(&of_migration.value()), Some(of_migration.clone()));

@@ -22,7 +22,7 @@ pub async fn find(io: &IoCtx, name: &str, action: Action, shown: &str) -> Found 
     Ok(Subject {
         name: name.into(),
         id: standing.migration.target.id.clone(),
-        sides: Some(sides(io.client(), standing)),
+        sides: Some(Box::new(sides(io.client(), standing))),
     })
 }
 
