@@ -22,10 +22,9 @@ from lab.live import View
 from lab.process import Done
 from lab.records import METRICS, STUDIES
 from lab.studies import KINDS
-from lab.studies import boot
+from lab.studies import boot, failure
 from lab.studies.base import Accounting, Study
 from lab.studies.boot import Boot
-from lab.studies.failure import Failure
 
 # --- points 6 and 7: whose time, and which writes
 
@@ -107,19 +106,18 @@ def test_every_kind_of_write_is_told_apart():
 # --- point 9: lower bounds, sizes, estimates
 
 
-def failure_values(tmp_path, completions, times):
-    (tmp_path / "log_clat.1.log").write_text("".join(f"{round(t * 1000)}, 1000000, 1, 4096, 0\n" for t in completions))
+def failure_values(completions, times):
+    log = "".join(f"{round(t * 1000)}, 1000000, 1, 4096, 0\n" for t in completions)
     document = a_document(1.0)
     document["jobs"][0] |= {"total_err": 0}
-    (tmp_path / "out").write_text(json.dumps(document))
-    return a_study(Failure)._values(tmp_path, times)
+    return failure.values(log, json.dumps(document), times)
 
 
-def test_a_stall_as_long_as_the_outage_is_a_lower_bound(tmp_path):
+def test_a_stall_as_long_as_the_outage_is_a_lower_bound():
     times = {"struck": 10.0, "back": 15.0, "whole": 16.0}
-    hung = failure_values(tmp_path, [9.0, 9.9, 10.01, 15.2, 15.9], times)  # one was on its way when it was struck
+    hung = failure_values([9.0, 9.9, 10.01, 15.2, 15.9], times)  # one was on its way when it was struck
     assert hung["stall_censored"] == 1.0 and hung["stall"] > 5
-    went_on = failure_values(tmp_path, [9.0, 9.9, 12.0, 13.0, 15.2, 15.9], times)
+    went_on = failure_values([9.0, 9.9, 12.0, 13.0, 15.2, 15.9], times)
     assert went_on["stall_censored"] == 0.0 and went_on["stall"] < 3
 
 

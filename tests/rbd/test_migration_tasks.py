@@ -179,7 +179,8 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize('kind', KINDS)
+# One of them at each change, all of them with --all.
+@pytest.mark.parametrize('kind', [pytest.param(kind, marks=[] if kind == 'striped to plain' else pytest.mark.long) for kind in KINDS])
 def test_an_image_with_a_history_moves(cluster, images, second, kind):
     create, prepare = KINDS[kind]
     image = Image(cluster, images, create=create)
@@ -211,6 +212,7 @@ def test_an_image_with_a_history_moves(cluster, images, second, kind):
     assert not left, left
 
 
+@pytest.mark.long
 def test_namespaces_and_data_pools(cluster, images, second):
     image = Image(cluster, images, create=['--data-pool', second])
     history(image)
@@ -225,6 +227,7 @@ def test_namespaces_and_data_pools(cluster, images, second):
     image.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize('flatten', [False, True])
 def test_a_clone_moves(cluster, images, second, flatten):
     parent = Image(cluster, images, size=16 * MIB)
@@ -260,6 +263,7 @@ def test_a_clone_moves(cluster, images, second, flatten):
     parent.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize('snaps', [False, True])
 def test_a_clone_that_was_shrunk_before(cluster, images, snaps):
     """It sees less of its parent than that has."""
@@ -286,6 +290,7 @@ def test_a_clone_that_was_shrunk_before(cluster, images, snaps):
     clone.check()
 
 
+@pytest.mark.long
 def test_format_1(cluster, images, second):
     image = Image(cluster, images, size=MIB)
     cluster.rbd('rm', '--no-progress', image.spec)
@@ -401,6 +406,7 @@ def test_clients_write_and_make_snapshots_meanwhile(cluster, images, second, tmp
     image.map_is_right()
 
 
+@pytest.mark.long
 def test_a_copy_that_was_cut_short_goes_on_after_a_snapshot_was_removed(cluster, images):
     """What an object has was judged by the snapshots of the target's header: after the newest was removed there, one that had the states up to the second
     newest counted as whole, and the source's newer ones were lost."""
@@ -432,6 +438,7 @@ def test_a_copy_that_was_cut_short_goes_on_after_a_snapshot_was_removed(cluster,
     image.map_is_right()
 
 
+@pytest.mark.long
 def test_resizes_of_the_target_neither_bring_back_nor_lose(cluster, images, second):
     for snaps in [True, False]:
         image = Image(cluster, images, size=32 * MIB)
@@ -494,6 +501,7 @@ def test_abort_gives_the_source_back(cluster, images, second):
         assert target.split('/')[1] not in cluster.rbd('ls', second).out.split()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize('step', ['abort', 'commit'])
 def test_protected_snapshots_with_clones_of_the_older_kind(cluster, images, step):
     image = Image(cluster, images)
@@ -519,6 +527,7 @@ def test_protected_snapshots_with_clones_of_the_older_kind(cluster, images, step
     assert not trashed(cluster, images.pool, image)
 
 
+@pytest.mark.long
 def test_a_cancelled_execute_goes_on_when_it_is_added_again(cluster, images):
     image = Image(cluster, images, size=96 * MIB)
     image.write((0, pattern(50 * MIB)))
@@ -541,6 +550,7 @@ def test_a_cancelled_execute_goes_on_when_it_is_added_again(cluster, images):
     image.map_is_right()
 
 
+@pytest.mark.long
 def test_abort_of_an_executed_clone_makes_no_objects(cluster, images, second):
     parent = Image(cluster, images, size=8 * MIB)
     parent.write((0, pattern(8 * MIB)))
@@ -564,6 +574,7 @@ def test_abort_of_an_executed_clone_makes_no_objects(cluster, images, second):
     assert cluster.rbd_json('info', source)['parent']['image'] == parent.name
 
 
+@pytest.mark.long
 def test_abort_begins_only_if_the_source_can_have_its_name(cluster, images, second):
     """Ceph removes the target first, and is then left with a source in the trash that nobody can name."""
     image = Image(cluster, images)
@@ -582,6 +593,7 @@ def test_abort_begins_only_if_the_source_can_have_its_name(cluster, images, seco
     image.check()
 
 
+@pytest.mark.long
 def test_source_and_target_of_the_same_name(cluster, images):
     image = Image(cluster, images)
     history(image)
@@ -603,6 +615,7 @@ def header_call(cluster, pool, oid, method, data):
     assert in_child(run, timeout=60)
 
 
+@pytest.mark.long
 def test_what_was_cut_short_can_be_added_again(cluster, images, second, tmp_path):
     # A commit that cannot end, since somebody watches the source; the target is free already.
     image = Image(cluster, images)
@@ -728,6 +741,7 @@ def test_what_only_snapshots_have_is_not_lost_under_a_write(cluster, images, wri
     image.check()
 
 
+@pytest.mark.long
 def test_abort_with_clones_that_need_nothing_or_are_gone(cluster, images):
     image = Image(cluster, images)
     history(image)
@@ -752,6 +766,7 @@ def test_abort_with_clones_that_need_nothing_or_are_gone(cluster, images):
     assert path.read_bytes() == bytes(MIB)
 
 
+@pytest.mark.long
 def test_a_source_that_has_a_clone_of_the_older_kind_is_not_committed(cluster, images, second):
     image = Image(cluster, images)
     history(image)
@@ -797,6 +812,7 @@ def test_commit_and_abort_of_a_mirrored_image_are_refused(cluster, images):
     image.check()
 
 
+@pytest.mark.long
 def test_an_owner_who_keeps_the_lock_is_waited_for(cluster, images):
     image = Image(cluster, images)
     history(image)

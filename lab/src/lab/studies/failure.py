@@ -10,6 +10,7 @@ operation counts where it completed.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -60,7 +61,11 @@ class Failure(Study):
             finally:
                 kill_group(load)
                 self._restore(backend, case["fault"])
-        return [Result(case, self._values(directory, times), "")]
+        log, output = next(directory.glob("log_clat.*.log")).read_text(), (directory / "out").read_text()
+        for path in directory.iterdir():
+            path.unlink()
+        # With it each value comes again: when the server went and came back, and when each operation ended.
+        return [Result(case, values(log, output, times), json.dumps({"times": times, "fio": output, "log": log}))]
 
     def _strike(self, backend: Backend, fault: str, load: subprocess.Popen) -> dict[str, float]:
         s = self.config.failure
@@ -108,30 +113,29 @@ class Failure(Study):
             except ProcessLookupError:
                 pass
 
-    def _values(self, directory: Path, times: dict[str, float]) -> dict[str, float]:
-        log = next(directory.glob("log_clat.*.log"))
-        completions = fio.completion_times(log.read_text())
-        document = fio.parse((directory / "out").read_text())
-        for path in directory.iterdir():
-            path.unlink()
-        if not completions:
-            raise fio.FioError("no I/O completed")
-        at = [t for t, _ in completions]
-        begin, end = at[0], at[-1]
-        values = {
-            "stall": fio.longest_gap(at, times["struck"], end),
-            "stall_censored": float(not any(times["struck"] + REACTION_S < t < times["back"] for t in at)),
-            "stall_before": fio.longest_gap(at, begin, times["struck"]),
-            "recovery_time": times["whole"] - times["back"],
-            "errors": float(sum(max(job.get("total_err", 0), job["error"] not in (0, EINTR)) for job in document["jobs"])),
-        }
-        phases = {"before": (begin, times["struck"]), "outage": (times["struck"], times["back"]),
-                  "rebuild": (times["back"], times["whole"]), "after": (times["whole"], end)}
-        for phase, (since, until) in phases.items():
-            # What was asked for before the rebuild began is not its work.
-            most = until - since if phase == "rebuild" else math.inf
-            values |= percentiles(phase, [lat for t, lat in completions if since <= t <= until and lat < most])
-        return values
+
+def values(log: str, output: str, times: dict[str, float]) -> dict[str, float]:
+    """Of fio's log of latencies and its output; `times` of what befell the server, in seconds since 1970."""
+    completions = fio.completion_times(log)
+    document = fio.parse(output)
+    if not completions:
+        raise fio.FioError("no I/O completed")
+    at = [t for t, _ in completions]
+    begin, end = at[0], at[-1]
+    found = {
+        "stall": fio.longest_gap(at, times["struck"], end),
+        "stall_censored": float(not any(times["struck"] + REACTION_S < t < times["back"] for t in at)),
+        "stall_before": fio.longest_gap(at, begin, times["struck"]),
+        "recovery_time": times["whole"] - times["back"],
+        "errors": float(sum(max(job.get("total_err", 0), job["error"] not in (0, EINTR)) for job in document["jobs"])),
+    }
+    phases = {"before": (begin, times["struck"]), "outage": (times["struck"], times["back"]),
+              "rebuild": (times["back"], times["whole"]), "after": (times["whole"], end)}
+    for phase, (since, until) in phases.items():
+        # What was asked for before the rebuild began is not its work.
+        most = until - since if phase == "rebuild" else math.inf
+        found |= percentiles(phase, [lat for t, lat in completions if since <= t <= until and lat < most])
+    return found
 
 
 def percentiles(phase: str, latencies: list[float]) -> dict[str, float]:

@@ -7,6 +7,7 @@ the network is loopback; the pause is what QEMU reports as downtime.
 
 from __future__ import annotations
 
+import json
 import time
 
 from lab import fio
@@ -54,7 +55,7 @@ class Migrate(Study):
             if other is not disk:
                 backend.create(other)
                 made.append(other)
-            return [Result(case, self._migrate(backend, case, disk, other))]
+            return [Result(case, *self._migrate(backend, case, disk, other))]
         finally:
             for d in made:
                 backend.remove(d)
@@ -65,7 +66,8 @@ class Migrate(Study):
             argv = fio.command([export.fio()], rw="write", bs=1 << 20, depth=4, size=self.config.migrate.written, extra=[f"--offset={ROOT_BYTES}", "--refill_buffers=1"])
             self.scratch.run(argv, timeout=600)
 
-    def _migrate(self, backend: Backend, case: Case, disk: Disk, other: Disk) -> dict[str, float]:
+    def _migrate(self, backend: Backend, case: Case, disk: Disk, other: Disk) -> tuple[dict[str, float], str]:
+        """What was measured, and what QEMU said of it."""
         load = f"{LOAD},offset={ROOT_BYTES},size={self.config.migrate.written}"
         address = f"unix:{self.scratch.path}/migrate"
         common = (self.scratch, self.guests.image(), case["accel"], self.config.guest.memory)
@@ -83,7 +85,7 @@ class Migrate(Study):
             values = {"migration_time": time.monotonic() - started, "migration_pause": float(info["downtime"]),
                       "migration_bytes": float(info["ram"]["transferred"] + (moved or 0))}
             self._await_running(target)
-            return values
+            return values, json.dumps({"query-migrate": info, "mirrored": moved})
 
     def _await_running(self, target: Machine) -> None:
         """The source says completed when all is sent; the target may still be taking it in."""
