@@ -96,7 +96,7 @@ pub fn notice(name: &str, section: &str) -> Option<String> {
             )
         }
         (_, "client") => format!("note: {name} is kept, and does nothing for clients"),
-        (_, k) if of_clients && k != "global" => {
+        (_, k) if of_clients && k != "global" && !name.starts_with("debug_") => {
             format!("note: {name} is kept, and does nothing for {section}: clients alone read it")
         }
         _ => format!("note: {name} is kept, but Skep's daemons do not use it: it does nothing"),

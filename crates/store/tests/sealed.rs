@@ -82,6 +82,7 @@ fn what_is_written_is_read_with_the_key_alone() {
     let view = View::open(sealed.path(), &threaded(Some(keys()))).unwrap();
     let got = view.read(&oid(3), 0, 64 << 10).unwrap();
     assert!(got.chunks(TEXT.len()).all(|c| c == &TEXT[..c.len()]));
+    drop(view);
     // A plain one is opened beside keys.
     drop(Store::open(plain.path(), &threaded(Some(keys())), nobody()).unwrap());
     for keys in [

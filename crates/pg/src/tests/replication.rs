@@ -512,7 +512,7 @@ fn an_answer_that_waited_for_who_went_says_so() {
     let mut c = Cluster::new(3, 3, 2);
     c.run(in_turn(), 300);
     let tid = c.send("a", vec![write_full(b"hello")]);
-    c.kill(2);
+    c.flush(0);
     c.flush(1);
     while c.links.get(&(0, 1)).is_some_and(|q| !q.is_empty()) {
         c.deliver((0, 1));
@@ -521,8 +521,8 @@ fn an_answer_that_waited_for_who_went_says_so() {
     while c.links.get(&(1, 0)).is_some_and(|q| !q.is_empty()) {
         c.deliver((1, 0));
     }
-    c.flush(0);
     assert!(c.answered(tid).is_none(), "osd.2 is waited for");
+    c.kill(2);
     c.run(in_turn(), 300);
     assert!(c.answered(tid).is_some());
     assert_eq!(c.words[&tid], Some(crate::Word::Change));

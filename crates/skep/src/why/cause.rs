@@ -8,6 +8,8 @@ use types::OsdId;
 /// Places below this share of the time are told together.
 const TOLD_FROM: f64 = 0.05;
 const TOLD_MAX: usize = 6;
+/// So many OSDs are told one by one.
+const FEW: f64 = 4.0;
 /// Above this a thread keeps what comes waiting.
 pub const BUSY: f64 = 0.8;
 /// A reason accounts for a part if it is so much of it.
@@ -115,15 +117,24 @@ pub fn causes(seen: &Seen) -> Vec<Cause> {
     }
     let mut all: Vec<Cause> = Vec::new();
     let mut rest: BTreeMap<Kind, (Part, usize)> = BTreeMap::new();
-    for ((kind, osd), part) in places(mine()) {
+    let places = places(mine());
+    // Of many OSDs those that have much more of it than the others.
+    let of_kind = |kind: Kind| {
+        let parts = places.iter().filter(|((k, _), _)| *k == kind);
+        parts.fold((0.0, 0.0), |(n, sum), (_, part)| (n + 1.0, sum + part.seconds))
+    };
+    for ((kind, osd), part) in &places {
+        let (kind, osd) = (*kind, *osd);
         let share = part.seconds / total;
-        if share < TOLD_FROM {
+        let (count, sum) = of_kind(kind);
+        let stands_out = count <= FEW || part.seconds >= 2.0 * sum / count;
+        if share < TOLD_FROM || !stands_out {
             let (sum, osds) = rest.entry(kind).or_default();
             sum.add(part.ops, part.seconds, osd);
             *osds += 1;
             continue;
         }
-        let (what, mut why, next) = explain(kind, osd, &part, seen);
+        let (what, mut why, next) = explain(kind, osd, part, seen);
         why.extend(also(osd, seen));
         let osd = Some(osd);
         all.push(Cause {
@@ -139,7 +150,7 @@ pub fn causes(seen: &Seen) -> Vec<Cause> {
         let share = part.seconds / total;
         if share >= TOLD_FROM {
             let what = format!(
-                "{}, spread over {osds} OSDs, none of them with much of it",
+                "{}, spread over {osds} OSDs, none of them with much more than the others",
                 words(kind)
             );
             all.push(Cause {
@@ -355,7 +366,8 @@ mod tests {
             .filter(|c| c.what.contains("durable"))
             .map(|c| c.share)
             .sum();
-        assert!(durable > 0.9, "{all:?}");
+        assert!(durable > 0.9 && all.len() == 1, "{all:?}");
+        assert!(all[0].what.contains("spread over 12 OSDs"), "{all:?}");
         let all = causes(&many(true));
         assert!(
             all[0].what.starts_with("until osd.5 has it durable") && all[0].share > 0.4,
