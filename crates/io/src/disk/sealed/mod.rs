@@ -6,8 +6,8 @@
 //!
 //! Invariant: of a write no byte is changed outside of the units that it touches, so a torn one tears what a plain disk would tear, rounded to units.
 //!
-//! Bounds: writes that go at once are sealed in groups of [`AT_ONCE`] bytes, or one that is larger by itself; the memory of [`SPARES_MAX`] groups is
-//! kept by each file.
+//! Bounds: writes that go at once are sealed in groups of [`AT_ONCE`] bytes, or one that is larger by itself; the memory of [`SPARES_MAX`] groups, at
+//! most twice that each, is kept by each file.
 //!
 //! Not here: files other than those of a store (`seal` itself is plain); proof against who changes the disk.
 
@@ -254,7 +254,8 @@ impl SealedFile {
             .collect();
         let done = self.file.write_all(&writes);
         let mut spares = spares();
-        if spares.len() < SPARES_MAX {
+        // Of a write that was larger than a group nothing is kept.
+        if spares.len() < SPARES_MAX && arena.capacity() <= 2 * AT_ONCE {
             spares.push(arena);
         }
         done
