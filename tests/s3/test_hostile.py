@@ -46,6 +46,9 @@ def test_lists_that_are_too_long(gateway, s3, bucket):
                                     HttpMethod='POST')
     path = url[len(gateway.url):]
     head = 'POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: %d\r\n\r\n' % (path, gateway.port, 20 * MIB)
+    # Refused by its length, before it comes.
+    answer = said(gateway, head.encode())
+    assert answer.startswith(b'HTTP/1.1 400') and b'MaxMessageLengthExceeded' in answer, answer
     answer = said(gateway, head.encode() + b'<Delete>' + b'<Object><Key>x</Key></Object>' * 300000)
     assert answer == b'' or answer.startswith(b'HTTP/1.1 4'), answer
     assert s3.list_objects_v2(Bucket=bucket)['KeyCount'] == 1, 'nothing was deleted'

@@ -23,7 +23,7 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, StatusCode};
 use s3s::service::S3Service;
-use s3s::{HttpError, HttpResponse, S3Error};
+use s3s::{HttpError, HttpResponse, S3Error, S3ErrorCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -75,15 +75,28 @@ const KEPT: [&str; 9] = [
     "website",
 ];
 
-/// Whether one of those may be asked for.
-fn names_kept(query: &str) -> bool {
+/// Of an object, what XML is put for.
+const OF_OBJECTS: [&str; 4] = ["acl", "legal-hold", "retention", "tagging"];
+
+/// Whether one of these may be asked for.
+fn names_one(query: &str, of: &[&str]) -> bool {
     let names = query
         .split('&')
         .map(|pair| pair.split('=').next().unwrap_or_default());
     names
         .into_iter()
         .filter_map(url_decoded)
-        .any(|n| KEPT.contains(&n.as_str()))
+        .any(|n| of.contains(&n.as_str()))
+}
+
+/// Whether the body is an object's or a part's, which is stored as it comes; the library takes every other whole, as XML.
+fn stores(method: &Method, (path, by_host): (&str, bool), query: &str) -> bool {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let key = match by_host {
+        true => path,
+        false => path.split_once('/').map_or("", |(_, key)| key),
+    };
+    method == Method::PUT && !key.is_empty() && !names_one(query, &OF_OBJECTS)
 }
 
 fn refused(e: S3Error) -> Result<HttpResponse, HttpError> {
@@ -103,7 +116,7 @@ impl<P: Pool> Entrance<P> {
     /// As the library shall see it.
     fn taken(&self, mut request: Request, came: &Arc<AtomicU64>) -> hyper::Request<s3s::Body> {
         let raw = Raw::default();
-        let is_kept = names_kept(request.uri().query().unwrap_or_default());
+        let is_kept = names_one(request.uri().query().unwrap_or_default(), &KEPT);
         if is_kept {
             request.extensions_mut().insert(raw.clone());
         }
@@ -233,8 +246,16 @@ impl<P: Pool> Entrance<P> {
             let posted = self.front.post(parts, body, bucket, noted).await;
             return posted.or_else(refused);
         }
+        let by_host = self.bucket_of_host(&request).is_some();
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        // Said before it comes: the library would read up to its limit, and call it an error of ours.
+        if announced(request.headers()) > service::XML_BYTES as u64
+            && !stores(request.method(), (path, by_host), query)
+        {
+            return refused(S3ErrorCode::MaxMessageLengthExceeded.into());
+        }
         // A bucket in the host is signed as the path that it is the first of, with its slash.
-        if self.bucket_of_host(&request).is_none() {
+        if !by_host {
             let (method, uri) = (request.method(), request.uri());
             let slashed = self.front.slashed(method, uri, request.headers()).await;
             *request.uri_mut() = slashed.unwrap_or_else(|| request.uri().clone());
@@ -274,5 +295,21 @@ impl<P: Pool> Entrance<P> {
             self.front.mark(&asked, &mut answer).await;
         }
         Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_bodies_are_stored_as_they_come() {
+        let put = |path, by_host, query| stores(&Method::PUT, (path, by_host), query);
+        assert!(put("/b/k", false, ""));
+        assert!(put("/b/k/", false, "partNumber=1&uploadId=acl"));
+        assert!(put("/k", true, "X-Amz-Signature=1"));
+        assert!(!put("/b", false, "") && !put("/b/", false, "policy") && !put("/", true, ""));
+        assert!(!put("/b/k", false, "versionId=1&acl") && !put("/k", true, "legal%2Dhold="));
+        assert!(!stores(&Method::POST, ("/b/k", false), "uploadId=1") && !stores(&Method::POST, ("/b", false), "delete"));
     }
 }
