@@ -12,13 +12,15 @@
 //! times [`CHUNK`], all together [`SEND_ROOM`]. Who finds no room waits [`ROOM_WITHIN`].
 
 use crate::classes::Classes;
-use crate::index::{Index, Verdict};
+use crate::index::{Ahead, Index, Verdict};
 use crate::meters::{RgwPerf, Waiting};
-use crate::rados::{Change, Pool};
+use crate::rados::{Change, Look, Pool};
 use crate::record::{
-    Data, Entry, Garbage, Intent, Manifest, Piece, Place, STRIPE, Tag, garbage_row, intent_row,
+    Data, Entry, Garbage, Intent, Manifest, Piece, Place, STRIPE, Tag, entry_row, escape, garbage_row, head_row,
+    intent_row,
 };
 use crate::seal::{self, DataKey, Key, Sealed};
+use crate::spares::{self, Of, Spares};
 use crate::{Clock, Error, Result};
 use bytes::{Bytes, BytesMut};
 use denc::{Decode, Encode};
@@ -61,9 +63,9 @@ pub trait Digests: Send {
 pub struct Claim {
     pub tag: Tag,
     pub place: Place,
-    shard: String,
+    pub(crate) shard: String,
     raw: Bytes,
-    until: u64,
+    pub(crate) until: u64,
 }
 
 impl Claim {
@@ -84,6 +86,8 @@ pub struct Stored {
     pub data: Data,
     /// None where there is no data.
     pub claim: Option<Claim>,
+    /// What its commit has to see, if that was looked at.
+    pub ahead: Option<Ahead>,
     /// What its data are sealed with.
     key: Option<Key>,
     data_key: Option<DataKey>,
@@ -100,6 +104,8 @@ pub struct DataStore<P> {
     send_room: Arc<Semaphore>,
     /// Where those are counted who wait for room.
     perf: Arc<RgwPerf>,
+    /// None: claims are made when they are needed.
+    spares: Option<Spares>,
 }
 
 impl<P: Clone> Clone for DataStore<P> {
@@ -112,6 +118,7 @@ impl<P: Clone> Clone for DataStore<P> {
             room: self.room.clone(),
             send_room: self.send_room.clone(),
             perf: self.perf.clone(),
+            spares: self.spares.clone(),
         }
     }
 }
@@ -144,7 +151,14 @@ impl<P: Pool> DataStore<P> {
             room: Arc::new(Semaphore::new((ROOM / ROOM_UNIT) as usize)),
             send_room: Arc::new(Semaphore::new((SEND_ROOM / CHUNK) as usize)),
             perf: Arc::default(),
+            spares: None,
         }
+    }
+
+    /// The same, with claims made before they are needed: [`Self::release`] has to be called from time to time, and at the end.
+    pub fn sparing(mut self) -> Self {
+        self.spares = Some(Spares::default());
+        self
     }
 
     pub fn classes(&self) -> &Classes<P> {
@@ -203,6 +217,7 @@ impl<P: Pool> DataStore<P> {
             size: 0,
             data: Data::None,
             claim: None,
+            ahead: None,
             key,
             data_key: None,
             _room: room,
@@ -212,7 +227,11 @@ impl<P: Pool> DataStore<P> {
         let most = length.unwrap_or(max);
         let taken = self.fill(to, &mut body, most, digests, &mut stored, &mut writing);
         let taken = match (taken.await, writing.take()) {
-            (Ok(()), Some(last)) => joined(last).await,
+            (Ok(()), Some(last)) => {
+                let (done, ahead) = tokio::join!(joined(last), self.look_ahead(to, &stored));
+                stored.ahead = ahead;
+                done
+            }
             // A write that is under way would otherwise come after its data were collected.
             (Err(e), Some(last)) => joined(last).await.and(Err(e)),
             (done, None) => done,
@@ -235,6 +254,13 @@ impl<P: Pool> DataStore<P> {
                 Err(e)
             }
         }
+    }
+
+    /// What the commit of small data will look at, while the data are being written. It only saves time: what has changed by then is looked at again.
+    async fn look_ahead(&self, (bucket, key): (&str, &str), stored: &Stored) -> Option<Ahead> {
+        let claim = stored.claim.as_ref().filter(|_| stored.size <= STRIPE)?;
+        let look = Look::keys([&entry_row(key), &head_row(key), &claim.row()]);
+        self.index.look_ahead(bucket, &escape(key), look).await
     }
 
     /// Reads the body to its end; the last stripe is left to be waited for.
@@ -316,19 +342,71 @@ impl<P: Pool> DataStore<P> {
 
     /// Says that data will be written, before it is.
     pub async fn claim(&self, bucket: &str, key: &str) -> Result<Claim> {
-        let (tag, place) = (self.clock.tag(), self.place);
-        let (until, raw) = self.intent(place);
+        let at = self.index.guess(bucket, &escape(key));
+        if let (Some(spares), Some(shard)) = (&self.spares, at) {
+            let of = (shard, self.place);
+            let taken = spares.take(&of, self.clock.now_ms());
+            if taken.make {
+                self.make_spares(spares.clone(), of, (bucket, key));
+            }
+            if let Some(claim) = taken.claim {
+                return Ok(claim);
+            }
+        }
+        let claims = self.claims(bucket, key, 1).await?;
+        claims.into_iter().next().ok_or(Error::GivenUp)
+    }
+
+    /// So many, all in one operation.
+    async fn claims(&self, bucket: &str, key: &str, n: usize) -> Result<Vec<Claim>> {
+        let (until, raw) = self.intent(self.place);
+        let tags: Vec<Tag> = (0..n).map(|_| self.clock.tag()).collect();
         let shard = self.index.update(bucket, key, BTreeSet::new(), |view| {
-            let change = Change::default().setting(&intent_row(tag), raw.clone());
+            let mut change = Change::default();
+            let rows = tags.iter().map(|tag| (intent_row(*tag), raw.clone()));
+            change.set.extend(rows);
             Ok(Verdict::Change(change, view.shard.to_string()))
         });
-        Ok(Claim {
+        let shard = shard.await?;
+        let claim = |tag| Claim {
             tag,
-            place,
-            shard: shard.await?,
-            raw,
+            place: self.place,
+            shard: shard.clone(),
+            raw: raw.clone(),
             until,
-        })
+        };
+        Ok(tags.into_iter().map(claim).collect())
+    }
+
+    /// Beside what is being put.
+    fn make_spares(&self, spares: Spares, of: Of, (bucket, key): (&str, &str)) {
+        let (store, bucket, key) = (self.clone(), bucket.to_string(), key.to_string());
+        drop(task::spawn_local(async move {
+            let made = store.claims(&bucket, &key, spares::BATCH).await;
+            if let Err(e) = &made {
+                tracing::debug!("s3: no claims are made before they are needed: {e}");
+            }
+            spares.made(&of, made.unwrap_or_default());
+        }));
+    }
+
+    /// Gives back what nobody has taken, or all. What fails ends by itself.
+    pub async fn release(&self, all: bool) {
+        let Some(spares) = &self.spares else { return };
+        for claims in spares.idle(self.clock.now_ms(), all) {
+            let Some(shard) = claims.first().map(|c| c.shard.clone()) else {
+                continue;
+            };
+            let mut change = Change::default();
+            for claim in &claims {
+                change = change
+                    .expecting(&claim.row(), Some(&claim.raw))
+                    .unsetting(&claim.row());
+            }
+            if let Err(e) = self.index.pool().change(&shard, change).await {
+                tracing::debug!("s3: {} claims are left to end: {e}", claims.len());
+            }
+        }
     }
 
     /// Whether a commit may take the claim away, as its shard was seen.

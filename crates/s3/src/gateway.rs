@@ -19,12 +19,13 @@ use crate::meters::Meters;
 use crate::objects::Objects;
 use crate::quota::{Limits, Quota};
 use crate::rate::Rates;
+use crate::remembered::{self, Memory, Remembered};
 use crate::topics::Topics;
 use crate::usage::Usage;
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use client::{Client, IoCtx};
-use io::task;
+use io::task::{self, TaskHandle};
 use metrics::Registry;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -37,16 +38,22 @@ pub const META_POOL: &str = "s3.meta";
 /// Objects' bytes: may be erasure coded, if it is made before the first gateway.
 pub const DATA_POOL: &str = "s3.data";
 
+/// What each request asks for, and is remembered.
+const REMEMBERED: [&str; 2] = [USERS, BUCKETS];
+
+/// A pool as all that is served is made over it.
+type Store = Remembered<IoCtx>;
+
 /// What administrators change.
 pub struct Admin {
     client: Client,
-    classes: Classes<IoCtx>,
-    pub accounts: Accounts<IoCtx>,
-    pub buckets: Buckets<IoCtx>,
-    counter: Counter<IoCtx>,
-    pub limits: Limits<IoCtx>,
-    pub rates: Rates<IoCtx>,
-    pub usage: Usage<IoCtx>,
+    classes: Classes<Store>,
+    pub accounts: Accounts<Store>,
+    pub buckets: Buckets<Store>,
+    counter: Counter<Store>,
+    pub limits: Limits<Store>,
+    pub rates: Rates<Store>,
+    pub usage: Usage<Store>,
 }
 
 /// A pool, which is made where there is none.
@@ -71,15 +78,15 @@ async fn claim_pool(client: &Client, name: &str) -> Result<()> {
 }
 
 /// Pools of storage classes, which are there.
-fn opener(client: &Client) -> Opener<IoCtx> {
+fn opener(client: &Client) -> Opener<Store> {
     let client = client.clone();
     Arc::new(move |name: String| {
         let client = client.clone();
-        Box::pin(async move { Ok(client.pool(&name).await?) })
+        Box::pin(async move { Ok(Remembered::plain(client.pool(&name).await?)) })
     })
 }
 
-fn classes(client: &Client, meta: &IoCtx, data: IoCtx, clock: &Clock) -> Classes<IoCtx> {
+fn classes(client: &Client, meta: &Store, data: Store, clock: &Clock) -> Classes<Store> {
     Classes::new(meta.clone(), data, opener(client), clock.clone())
 }
 
@@ -88,20 +95,40 @@ pub(crate) fn clock(client: &Client) -> Clock {
     Clock::new(platform.clock.clone(), platform.random.clone())
 }
 
-async fn meta(client: &Client) -> Result<IoCtx> {
+/// The system pool, whose changes are told; nothing is remembered of it while it is not watched.
+async fn meta(client: &Client, clock: &Clock) -> Result<(Store, Watching)> {
     let meta = pool(client, META_POOL).await?;
     accounts::ensure(&meta, USERS).await?;
     accounts::ensure(&meta, BUCKETS).await?;
     accounts::ensure(&meta, COUNTS).await?;
     accounts::ensure(&meta, CLASSES).await?;
-    Ok(meta)
+    let memory = Memory::new(clock.clone(), &REMEMBERED);
+    let tell = remembered::teller(&meta);
+    let store = Remembered::new(meta.clone(), memory.clone(), tell);
+    Ok((store, Watching { meta, memory }))
+}
+
+/// What has to be heard of.
+struct Watching {
+    meta: IoCtx,
+    memory: Arc<Memory>,
+}
+
+impl Watching {
+    /// Until they are ended, with the gateway.
+    fn begin(self) -> Vec<TaskHandle<()>> {
+        let one = |oid| task::spawn_local(remembered::watch(self.meta.clone(), self.memory.clone(), oid));
+        REMEMBERED.into_iter().map(one).collect()
+    }
 }
 
 /// Whether all that is written fits together; of one bucket, if it is named.
 pub async fn check(client: &Client, bucket: Option<&str>) -> Result<Report> {
-    let (meta, clock) = (meta(client).await?, clock(client));
+    let clock = clock(client);
+    let (meta, _) = meta(client, &clock).await?;
     let index = Index::new(meta.clone(), clock.clone(), crate::index::SPLIT_AT);
-    let classes = classes(client, &meta, pool(client, DATA_POOL).await?, &clock);
+    let data = Remembered::plain(pool(client, DATA_POOL).await?);
+    let classes = classes(client, &meta, data, &clock);
     let data = DataStore::new(classes, index.clone(), clock.clone());
     let check = Check {
         buckets: Buckets::new(meta, index.clone(), clock.clone()),
@@ -112,7 +139,8 @@ pub async fn check(client: &Client, bucket: Option<&str>) -> Result<Report> {
 
 impl Admin {
     pub async fn open(client: &Client) -> Result<Self> {
-        let (meta, clock) = (meta(client).await?, clock(client));
+        let clock = clock(client);
+        let (meta, _) = meta(client, &clock).await?;
         let index = Index::new(meta.clone(), clock.clone(), crate::index::SPLIT_AT);
         let buckets = Buckets::new(meta.clone(), index.clone(), clock.clone());
         let counter = Counter::new(meta.clone(), index, clock.clone());
@@ -211,24 +239,28 @@ pub struct BucketStats {
 
 /// All that a gateway serves with, made before it says that it is ready.
 pub struct Gateway {
-    front: Front<IoCtx>,
+    front: Front<Store>,
+    watching: Watching,
     /// Of buckets, and of websites.
     hosts: [Hosts; 2],
     usage_keep: Option<u64>,
     log_every: Duration,
-    courier: Courier<IoCtx>,
-    collector: Collector<IoCtx>,
+    courier: Courier<Store>,
+    collector: Collector<Store>,
 }
 
 impl Gateway {
     /// `registry`: where it shows what it counts.
     pub async fn open(client: &Client, settings: &Settings, registry: &Registry) -> Result<Self> {
         let meters = Meters::new(registry);
-        let (meta, clock) = (meta(client).await?, clock(client));
-        let data = pool(client, DATA_POOL).await?;
+        let clock = clock(client);
+        let (meta, watching) = meta(client, &clock).await?;
+        let data = Remembered::plain(pool(client, DATA_POOL).await?);
         let index = Index::new(meta.clone(), clock.clone(), settings.split_at);
         let classes = classes(client, &meta, data, &clock);
-        let data = DataStore::new(classes, index.clone(), clock.clone()).counted(&meters.rgw);
+        let data = DataStore::new(classes, index.clone(), clock.clone())
+            .counted(&meters.rgw)
+            .sparing();
         let buckets = Buckets::new(meta.clone(), index.clone(), clock.clone());
         let objects = Objects::new(index.clone(), data.clone(), clock.clone());
         let topics = Topics::new(meta.clone(), clock.clone());
@@ -259,6 +291,7 @@ impl Gateway {
                 (settings.swift.clone(), keystone(settings, &clock)),
                 (topics, endpoints.clone()),
             ),
+            watching,
             log_every: settings.log_every,
             courier: Courier::new(gatherer, endpoints.sender()),
             hosts: [&settings.domains, &settings.sites].map(|names| Hosts::new(names)),
@@ -281,6 +314,7 @@ impl Gateway {
 
     /// Serves until `stop` turns true.
     pub async fn serve(self, door: Door, stop: watch::Receiver<bool>) {
+        let watching = self.watching.begin();
         crate::front::serve(
             door,
             (self.front, self.hosts, (self.usage_keep, self.log_every)),
@@ -288,6 +322,7 @@ impl Gateway {
             stop,
         )
         .await;
+        watching.iter().for_each(TaskHandle::abort);
     }
 
     /// Serves until `until` completes; what that said.

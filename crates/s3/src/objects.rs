@@ -6,7 +6,7 @@
 
 use crate::data::{Claim, DataStore, Held, Stored};
 use crate::history::{Deleted, Found, History, Stop, Versioning, Which};
-use crate::index::{Index, Position, Verdict, View};
+use crate::index::{Ahead, Index, Position, Verdict, View};
 use crate::notify::{self, Notice, What};
 use crate::rados::{Change, Look, Pool};
 use crate::record::{Attributes, Checksum, Entry, Older, entry_row, escape, unescape};
@@ -200,16 +200,28 @@ impl<P: Pool> Objects<P> {
     /// leaves all as it is.
     pub(crate) async fn change<T>(
         &self,
+        of: (&str, &str),
+        further: Look,
+        claim: Option<Claim>,
+        decide: impl FnMut(&View<'_>, &mut History, &mut Change) -> std::result::Result<Option<T>, Stop>,
+    ) -> Result<Option<T>> {
+        self.change_ahead(of, further, (claim, None), decide).await
+    }
+
+    /// The same, of which something was looked at before.
+    async fn change_ahead<T>(
+        &self,
         (bucket, key): (&str, &str),
         further: Look,
-        mut claim: Option<Claim>,
+        (mut claim, mut ahead): (Option<Claim>, Option<Ahead>),
         mut decide: impl FnMut(&View<'_>, &mut History, &mut Change) -> std::result::Result<Option<T>, Stop>,
     ) -> Result<Option<T>> {
         for _ in 0..MOVES_MAX {
             let mut look = History::look(key);
             look.widen(further.clone());
             look.keys.extend(claim.as_ref().map(Claim::row));
-            let held = self.index.update_seen(bucket, key, look, |view| {
+            let seen = (look, ahead.take());
+            let held = self.index.update_seen(bucket, key, seen, |view| {
                 let mut more = Change::default();
                 let (at, random) = (self.clock.now_ms(), self.clock.random_u64());
                 let decided = History::of(view, key, at, random)
@@ -263,10 +275,10 @@ impl<P: Pool> Objects<P> {
             sealed: new.sealed,
         };
         let claim = new.stored.claim;
-        let put = self.change(
+        let put = self.change_ahead(
             (bucket, key),
             Look::default(),
-            claim.clone(),
+            (claim.clone(), new.stored.ahead),
             |_, history, change| {
                 terms.condition.check(history.current())?;
                 let after = history.changed();

@@ -10,6 +10,7 @@ use super::{Front, Swift};
 use crate::buckets::Buckets;
 use crate::counts::{Counter, FLUSH_EVERY};
 use crate::courier::Courier;
+use crate::data::DataStore;
 use crate::gc::Collector;
 use crate::index::Index;
 use crate::keystone;
@@ -41,6 +42,8 @@ const COUNT_EVERY: Duration = Duration::from_secs(60);
 const EXPIRE_EVERY: Duration = Duration::from_secs(60 * 60);
 /// How often is looked for access logs that are to become objects.
 const ROLL_TICK: Duration = Duration::from_secs(1);
+/// How often is looked for claims that nobody takes.
+const RELEASE_EVERY: Duration = Duration::from_secs(1);
 /// How often is looked for shards that have grown.
 const TEND_EVERY: Duration = Duration::from_millis(250);
 
@@ -120,9 +123,11 @@ pub async fn serve<P: Pool>(
     let (gatherer, rest) = (courier.gatherer().clone(), courier.gatherer().clone());
     let gathering = task::spawn_local(async move { gatherer.run().await });
     let telling = task::spawn_local(async move { courier.run().await });
+    let data = collector.data.clone();
     let collector = Arc::new(collector);
     let collecting = task::spawn_local(collect(collector.clone()));
     let expiring = task::spawn_local(end_terms(collector));
+    let releasing = task::spawn_local(release(data.clone()));
     let entrance = Entrance::new(front, hosts, sites);
     let stopped = stop.clone();
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -148,6 +153,10 @@ pub async fn serve<P: Pool>(
     let ended = room.acquire_many(CONNECTIONS_MAX as u32);
     if task::timeout(STOP_WITHIN, ended).await.is_err() {
         tracing::info!("s3: requests under way are cut off");
+    }
+    releasing.abort();
+    if task::timeout(STOP_WITHIN, data.release(true)).await.is_err() {
+        tracing::debug!("s3: claims that nobody has taken are left to end");
     }
     gathering.abort();
     if task::timeout(STOP_WITHIN, rest.rest()).await.is_err() {
@@ -271,6 +280,14 @@ async fn tend<P: Pool>(index: Index<P>) {
                 tracing::warn!("s3: splitting {shard}: {e}");
             }
         }
+    }
+}
+
+/// Claims that were made and that nobody has taken.
+async fn release<P: Pool>(data: DataStore<P>) {
+    loop {
+        task::sleep(RELEASE_EVERY).await;
+        data.release(false).await;
     }
 }
 

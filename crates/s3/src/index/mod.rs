@@ -104,6 +104,12 @@ impl Located {
     }
 }
 
+/// Rows that were looked at before their update.
+pub struct Ahead {
+    keys: BTreeSet<Bytes>,
+    seen: Located,
+}
+
 /// What an update decides on.
 pub struct View<'a> {
     pub shard: &'a str,
@@ -269,21 +275,37 @@ impl<P: Pool> Index<P> {
             keys: rows,
             ..Look::default()
         };
-        self.update_seen(bucket, key, look, decide).await
+        self.update_seen(bucket, key, (look, None), decide).await
     }
 
-    /// The same, of rows and a page of others.
+    /// What an update of these rows will look at; None: it has to look by itself.
+    pub(crate) async fn look_ahead(&self, bucket: &str, at: &Bytes, look: Look) -> Option<Ahead> {
+        let seen = self.look(bucket, at, &look).await.ok()?;
+        let open = matches!(seen.state.phase, Phase::Open | Phase::Copying(_));
+        open.then_some(Ahead { keys: look.keys, seen })
+    }
+
+    /// Where a key is, as far as is remembered.
+    pub(crate) fn guess(&self, bucket: &str, at: &Bytes) -> Option<String> {
+        self.roots().get(bucket).map(|root| place(root, bucket, at))
+    }
+
+    /// The same, of rows and a page of others, of which those may have been looked at before.
     pub async fn update_seen<T>(
         &self,
         bucket: &str,
         key: &str,
-        mut look: Look,
+        (mut look, ahead): (Look, Option<Ahead>),
         mut decide: impl FnMut(&View<'_>) -> Result<Verdict<T>>,
     ) -> Result<T> {
         let at = escape(key);
         let mut looks = 0;
+        let mut ahead = ahead.filter(|a| a.keys == look.keys && look.page.is_none() && look.beside.is_none());
         for _ in 0..TRIES_MAX {
-            let seen = self.open(bucket, &at, &look, &mut looks).await?;
+            let seen = match ahead.take() {
+                Some(ahead) => ahead.seen,
+                None => self.open(bucket, &at, &look, &mut looks).await?,
+            };
             let (change, done) = match decide(&View::of(&seen, &look))? {
                 Verdict::Look(further) => {
                     look.widen(further);
