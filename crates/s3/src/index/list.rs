@@ -53,7 +53,8 @@ impl<P: Pool> Index<P> {
             from = Position::from(prefix.clone());
         }
         let first = row(&from.at);
-        let mut look = Look::rows(&first, &row(prefix), max.min(PAGE));
+        // One more than a page: whether there are others is seen in the same look.
+        let mut look = Look::rows(&first, &row(prefix), max.min(PAGE + 1));
         if from.including {
             look.keys.insert(first.clone());
         }
