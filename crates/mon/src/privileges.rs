@@ -27,8 +27,13 @@ struct Known {
 }
 
 /// Ours alone, or other than in Ceph: with the reason.
-const OURS: [(&str, &str, &str, &str); 19] = [
+const OURS: [(&str, &str, &str, &str); 24] = [
     ("fs volume rename", "mgr", "rw", "of 18.2"),
+    ("auth get-or-create-pending", "auth", "rwx", "of 17.2"),
+    ("auth commit-pending", "auth", "rwx", "of 17.2"),
+    ("auth clear-pending", "auth", "rwx", "of 17.2"),
+    ("auth rotate", "auth", "rwx", "of 20.2"),
+    ("auth expire", "auth", "rwx", "ours"),
     ("doctor", "mon", "r", "ours"),
     ("skep metrics", "mgr", "r", "ours"),
     (
