@@ -88,12 +88,13 @@ impl EntityAuth {
         self.expiry.map(|e| e.at).filter(|at| *at <= now)
     }
 
-    /// With its time come: what was open under its keys ends. None: it has not come, or that was done.
-    pub fn ended(&self, now: Utime) -> Option<Self> {
-        let at = self.expired(now)?;
-        let open = self.expiry.is_some_and(|e| !e.ended);
-        open.then(|| Self {
-            expiry: Some(Expiry { at, ended: true }),
+    /// With its time come, and what was open under its keys ended by that; or with time to come again, where a clock ran
+    /// ahead. None: so it is.
+    pub fn settled(&self, now: Utime) -> Option<Self> {
+        let expiry = self.expiry?;
+        let ended = expiry.at <= now;
+        (ended != expiry.ended).then(|| Self {
+            expiry: Some(Expiry { ended, ..expiry }),
             ..self.clone()
         })
     }

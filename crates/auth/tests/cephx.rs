@@ -780,9 +780,11 @@ fn what_goes_on_when_an_entity_is_replaced() {
     // Once only, and not before.
     have.expiry = Some(open);
     let before = Utime { sec: NOW.sec - 1, nsec: 999_999_999 };
-    assert_eq!(have.ended(before), None);
-    let ended = have.ended(NOW).unwrap();
-    assert!(!have.goes_on_as(&ended) && ended.ended(NOW).is_none());
+    assert_eq!(have.settled(before), None);
+    let ended = have.settled(NOW).unwrap();
+    assert!(!have.goes_on_as(&ended) && ended.settled(NOW).is_none());
+    // A clock that ran ahead and was put back: it will come again.
+    assert_eq!(ended.settled(before).as_ref(), Some(&have));
     let longer = EntityAuth { expiry: None, ..ended.clone() };
     assert!(ended.goes_on_as(&longer), "what began since");
     // A keyring knows nothing of either.

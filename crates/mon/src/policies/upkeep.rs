@@ -84,12 +84,15 @@ fn end_forced(state: &ClusterState, stats: &ClusterStats, to: &mut Changes) {
     }
 }
 
-/// Another epoch ends sessions and tickets, wherever they are. Once for each key; the state remembers it.
+/// Another epoch ends sessions and tickets, wherever they are. Once for each user; the state remembers it.
 fn end_keys(state: &ClusterState, now: Utime, to: &mut Changes) {
-    let ended = |(name, e): (&AuthName, &EntityAuth)| Some((name.clone(), e.ended(now)?));
-    let over = state.auth.entities.iter().filter_map(ended);
-    for (name, entity) in over.take(KEYS_PER_STEP_MAX) {
-        let text = format!("The time of {name} is over: its sessions and tickets end");
+    let settled = |(name, e): (&AuthName, &EntityAuth)| Some((name.clone(), e.settled(now)?));
+    let due = state.auth.entities.iter().filter_map(settled);
+    for (name, entity) in due.take(KEYS_PER_STEP_MAX) {
+        let text = match entity.expired(now) {
+            Some(_) => format!("The time of {name} is over: its sessions and tickets end"),
+            None => format!("The time of {name} is not over: a monitor's clock was ahead"),
+        };
         let entry = state.log_entry(now, LogLevel::Security, text);
         to.push(Change::Log(entry.clone()));
         to.push(Change::Audit(entry));
