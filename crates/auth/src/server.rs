@@ -4,8 +4,9 @@
 //! Invariants: a global id is given once (the owner persists a high-water mark and grants ranges), and to one entity;
 //! who claims one gets it for a readable, unexpired AUTH ticket of the same entity and id (of the old form, too, which is
 //! good for nothing else), and a fresh one otherwise; an
-//! entity without capabilities for the monitor, or whose time is over, does not get in; no ticket outlives its entity's time. Unknown entities get a challenge like known ones and
-//! fail in the second step after the same work, so names cannot be probed.
+//! entity without capabilities for the monitor, or whose time is over, does not get in; no ticket outlives its entity's
+//! time. Unknown entities get a challenge like known ones and
+//! fail in the second step after the same work, so names cannot be probed. A pending key is as good as the key.
 //!
 //! Does not persist: the owner stores [`KeyDb`], [`ServiceSecrets`] and the high-water mark, each before
 //! the server uses it.

@@ -357,7 +357,8 @@ fn a_key_is_replaced_while_both_are_valid() {
     assert!(!c.text(&ask("get")).contains(&pending));
     for form in ["get", "export", "get-or-create-pending"] {
         let json = c.json(&ask(form));
-        assert_eq!((&json[0]["key"], &json[0]["pending_key"]), (&key.as_str().into(), &pending.as_str().into()));
+        assert_eq!(json[0]["key"], key.as_str(), "{form}");
+        assert_eq!(json[0]["pending_key"], pending.as_str(), "{form}");
     }
     shown(c, r#"{"prefix":"auth ls"}"#, &format!("\tpending key: {pending}\n"));
     // Other commands about the entity leave it.
@@ -399,7 +400,8 @@ fn keys_that_expire() {
     assert_eq!(c.run(&expire("client.a", "2026-01-01", ""), b"").code, -22, "has passed");
     assert_eq!(c.run(&expire("client.b", "90d", ""), b"").code, -2);
     let at = "2026-11-18T12:00:00.000000+0000";
-    check(c, &expire("client.a", "2026-11-18T12:00:00Z", ""), 0, &format!("client.a expires at {at}"));
+    let said = format!("client.a expires at {at}");
+    check(c, &expire("client.a", "2026-11-18T12:00:00Z", ""), 0, &said);
     assert_eq!(c.json(&ask("get"))[0]["expires"], at);
     let said = c.run(&ask("get"), b"").status;
     assert_eq!(said, format!("exported keyring for client.a; it expires at {at}"));
