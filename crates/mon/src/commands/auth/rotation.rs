@@ -100,6 +100,7 @@ fn needed(name: &AuthName, ctx: &Context<'_>) -> Option<&'static str> {
     match name.kind {
         EntityKind::Client if name == ctx.who => Some("you are who it is"),
         EntityKind::Client if name.id == "admin" => Some("the cluster is administered with it"),
+        EntityKind::Client if name.id == "s3" => Some("the cluster's gateway works with it"),
         EntityKind::Client => None,
         _ => Some("daemons work with it"),
     }
