@@ -34,7 +34,7 @@ pub use handshake::{
 };
 pub use instance::instance;
 pub use key::{CryptError, CryptoKey, SECRET_LEN};
-pub use keydb::{EntityAuth, KeyDb};
+pub use keydb::{EntityAuth, Expiry, KeyDb};
 pub use keyring::{KeyringError, parse_keyring, print_keyring, print_section};
 pub use mauth::{MAUTH, MAUTH_REPLY, MAuth, MAuthReply};
 pub use rotating::{RotatingSecret, RotatingSecrets, ServiceSecrets, TICKET_SERVICES};

@@ -4,8 +4,9 @@
 //! Invariants: a global id is given once (the owner persists a high-water mark and grants ranges), and to one entity;
 //! who claims one gets it for a readable, unexpired AUTH ticket of the same entity and id (of the old form, too, which is
 //! good for nothing else), and a fresh one otherwise; an
-//! entity without capabilities for the monitor does not get in. Unknown entities get a challenge like known ones and
-//! fail in the second step after the same work, so names cannot be probed.
+//! entity without capabilities for the monitor, or whose time is over, does not get in; no ticket outlives its entity's
+//! time. Unknown entities get a challenge like known ones and
+//! fail in the second step after the same work, so names cannot be probed. A pending key is as good as the key.
 //!
 //! Does not persist: the owner stores [`KeyDb`], [`ServiceSecrets`] and the high-water mark, each before
 //! the server uses it.
@@ -19,6 +20,7 @@ use crate::{
     RotatingSecrets, SECRET_LEN, ServiceSecrets,
 };
 use denc::{Bytes, Decode, Reader, Writer};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use types::{AuthName, EntityKind, Errno, Utime};
@@ -33,6 +35,9 @@ pub(crate) const GET_ROTATING_KEY: u16 = 0x0400;
 
 /// Services whose tickets a client may ask for besides the monitor's own.
 const OTHER_SERVICES: [EntityKind; 4] = [EntityKind::Mon, EntityKind::Mds, EntityKind::Osd, EntityKind::Mgr];
+
+/// Daemons whose key is remembered; see [`State::pending_used`].
+const PENDING_USED_MAX: usize = 1024;
 
 #[derive(Debug, Clone)]
 pub struct KeyServerConfig {
@@ -59,6 +64,8 @@ struct State {
     db: Arc<KeyDb>,
     secrets: ServiceSecrets,
     owners: Owners,
+    /// Keys that were pending when daemons proved that they have them, by global id: secrets are sealed with them.
+    pending_used: BTreeMap<u64, CryptoKey>,
     /// `auth_allow_insecure_global_id_reclaim`.
     insecure_reclaim: bool,
     /// Ids that may be given: `next..end`; everything below `next` may be in use.
@@ -123,6 +130,7 @@ impl KeyServer {
             db: db.into(),
             secrets,
             owners: Owners::default(),
+            pending_used: BTreeMap::new(),
             insecure_reclaim: false,
             next_global_id: 0,
             end_global_id: 0,
@@ -224,26 +232,48 @@ impl KeyServer {
         })))
     }
 
-    /// Checks the proof of a 0x0100 request; gives the entity.
+    /// Checks the proof of a 0x0100 request; gives the entity, and which of its keys it was made with.
     fn check_proof<'a>(
         s: &'a State,
         name: &AuthName,
         challenge: u64,
         req: &SessionRequest,
-    ) -> Result<&'a EntityAuth, AuthError> {
-        let Some(entity) = s.db.get(name) else {
-            // The same work as for a known name: time shall not tell them apart.
-            let nobody = CryptoKey::new([0; SECRET_LEN], Utime::ZERO);
-            same_u64(nobody.proof(challenge, req.client_challenge), req.proof);
-            return Err(AuthError::access(format!("unknown entity {name}")));
+        now: Utime,
+    ) -> Result<(&'a EntityAuth, &'a CryptoKey), AuthError> {
+        // Two proofs for every name: time shall tell neither whether it is known nor how many keys it has.
+        let nobody = CryptoKey::new([0; SECRET_LEN], Utime::ZERO);
+        let proves = |key: Option<&CryptoKey>| {
+            let proof = key.unwrap_or(&nobody).proof(challenge, req.client_challenge);
+            same_u64(proof, req.proof) & key.is_some()
         };
-        if !same_u64(entity.key.proof(challenge, req.client_challenge), req.proof) {
-            return Err(AuthError::access(format!("wrong key for {name}")));
-        }
+        let entity = s.db.get(name);
+        let pending = entity.and_then(|e| e.pending.as_ref());
+        let (by_key, by_pending) = (proves(entity.map(|e| &e.key)), proves(pending));
+        let entity = entity.ok_or_else(|| AuthError::access(format!("unknown entity {name}")))?;
+        let key = match pending {
+            _ if by_key => &entity.key,
+            Some(pending) if by_pending => pending,
+            _ => return Err(AuthError::access(format!("wrong key for {name}"))),
+        };
         if !entity.caps.contains_key("mon") {
             return Err(AuthError::access(format!("{name} has no capabilities for mon")));
         }
-        Ok(entity)
+        check_expiry(name, entity, now)?;
+        Ok((entity, key))
+    }
+
+    /// Keeps in mind with which key a daemon came, if that is not what everybody takes for its key.
+    fn note_key(s: &mut State, name: &AuthName, global_id: u64, key: &CryptoKey) {
+        let pending = s.db.get(name).and_then(|e| e.pending.as_ref());
+        let daemon = matches!(name.kind, EntityKind::Osd | EntityKind::Mds | EntityKind::Mgr);
+        if !daemon || pending.is_none_or(|p| p.secret() != key.secret()) {
+            s.pending_used.remove(&global_id);
+            return;
+        }
+        s.pending_used.insert(global_id, key.clone());
+        if s.pending_used.len() > PENDING_USED_MAX {
+            s.pending_used.pop_first();
+        }
     }
 
     /// The old AUTH ticket in a request of `name`.
@@ -335,10 +365,13 @@ impl KeyServer {
         global_id: u64,
         cx: &Context,
     ) -> Result<GrantedTicket, AuthError> {
+        let entity = s.db.get(name);
         let ttl = match service {
             EntityKind::Auth => self.config.auth_ttl,
             _ => self.config.service_ttl,
         };
+        let left = entity.and_then(|e| e.expiry).map(|e| e.at.to_duration());
+        let ttl = left.map_or(ttl, |at| ttl.min(at.saturating_sub(cx.now.to_duration())));
         let (secret_id, secret) = s
             .secrets
             .get(service)
@@ -347,10 +380,10 @@ impl KeyServer {
         // The monitor looks capabilities up itself; a service without a text grants nothing.
         let caps = match service {
             EntityKind::Auth | EntityKind::Mon => None,
-            _ => s.db.get(name).and_then(|e| e.caps.get(service.as_str()).cloned()),
+            _ => entity.and_then(|e| e.caps.get(service.as_str()).cloned()),
         };
         let session_key = cx.key();
-        let key_epoch = s.db.get(name).map_or(0, |e| e.epoch);
+        let key_epoch = entity.map_or(0, |e| e.epoch);
         let sealed = SessionTicket {
             key_epoch: Some(key_epoch),
             ticket: AuthTicket {
@@ -403,14 +436,15 @@ impl KeyServer {
             ));
         }
         let mut s = self.state();
-        let entity = Self::check_proof(&s, &c.name, c.challenge, &req)?;
-        let (key, key_epoch) = (entity.key.clone(), entity.epoch);
+        let (entity, key) = Self::check_proof(&s, &c.name, c.challenge, &req, cx.now)?;
+        let (key, key_epoch) = (key.clone(), entity.epoch);
         let caps = PeerCaps::Texts(entity.caps.clone());
         let old = Self::open_old(&s, &c.name, &req.old_ticket, cx.now);
         let (global_id, replace_all) = match c.told {
             None => Self::settle_global_id(&mut s, &c.name, c.claimed_id, &old)?,
             Some(told) => Self::settle_told(&mut s, &c.name, c.claimed_id, told, &old)?,
         };
+        Self::note_key(&mut s, &c.name, global_id, &key);
         let auth = self.make_ticket(&s, EntityKind::Auth, &c.name, global_id, cx)?;
         let session_key = auth.session_key.clone();
         let secret = (c.mode == ConMode::Secure).then(|| ConnectionSecret(cx.bytes()));
@@ -480,13 +514,7 @@ impl KeyServer {
                 format!("renewal with protocol {}", m.protocol),
             ));
         }
-        let epoch = peer.key_epoch.unwrap_or_default();
-        if self.state().db.current(&peer.name, epoch).is_none() {
-            return Err(AuthError::access(format!(
-                "{} has no such key any more",
-                peer.name
-            )));
-        }
+        self.check_session(peer, cx.now)?;
         let challenge = peer
             .server_challenge
             .ok_or_else(|| AuthError::access("renewal on a session without cephx"))?;
@@ -502,6 +530,15 @@ impl KeyServer {
         }
     }
 
+    /// The key behind an open session is its entity's still, and has not expired.
+    fn check_session(&self, peer: &Identity, now: Utime) -> Result<(), AuthError> {
+        let s = self.state();
+        let entity =
+            s.db.current(&peer.name, peer.key_epoch.unwrap_or_default())
+                .ok_or_else(|| AuthError::access(format!("{} has no such key any more", peer.name)))?;
+        check_expiry(&peer.name, entity, now)
+    }
+
     fn renew_auth(
         &self,
         peer: &Identity,
@@ -510,7 +547,7 @@ impl KeyServer {
         cx: &Context,
     ) -> Result<Bytes, AuthError> {
         let s = self.state();
-        let key = Self::check_proof(&s, &peer.name, challenge, req)?.key.clone();
+        let (_, key) = Self::check_proof(&s, &peer.name, challenge, req, cx.now)?;
         let wrap = match Self::open_old(&s, &peer.name, &req.old_ticket, cx.now) {
             OldTicket::Opened(t) if t.ticket.global_id != peer.global_id => {
                 return Err(AuthError::access("renewal with a ticket of another global id"));
@@ -525,7 +562,7 @@ impl KeyServer {
             secret: None,
             others: self.make_tickets(&s, req.other_keys, &peer.name, peer.global_id, cx)?,
         };
-        Ok(reply.encode_renewal(&key))
+        Ok(reply.encode_renewal(key))
     }
 
     fn renew_services(&self, peer: &Identity, r: &mut Reader, cx: &Context) -> Result<Bytes, AuthError> {
@@ -573,7 +610,8 @@ impl KeyServer {
         let mut w = Writer::new();
         w.u16(GET_ROTATING_KEY);
         w.i32(0);
-        w.blob(&entity.key.seal(|w| w.put(secrets)));
+        let key = s.pending_used.get(&peer.global_id).unwrap_or(&entity.key);
+        w.blob(&key.seal(|w| w.put(secrets)));
         Ok(w.finish())
     }
 }
@@ -616,6 +654,13 @@ impl Authenticator for KeyServer {
             AuthMethod::Cephx => challenge(name, claimed_id, ConMode::Crc, Some(id), cx),
         };
         Ok((id, step))
+    }
+}
+
+fn check_expiry(name: &AuthName, entity: &EntityAuth, now: Utime) -> Result<(), AuthError> {
+    match entity.expired(now) {
+        Some(at) => Err(AuthError::access(format!("the key of {name} expired at {at}"))),
+        None => Ok(()),
     }
 }
 

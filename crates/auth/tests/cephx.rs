@@ -101,6 +101,35 @@ impl World {
         CephxClient::new(name, Self::key())
     }
 
+    fn edit(&self, name: &AuthName, change: impl FnOnce(&mut EntityAuth)) {
+        let mut db = self.server.with_db(Clone::clone);
+        change(db.entities.get_mut(name).unwrap());
+        self.server.set_db(db);
+    }
+
+    /// What the monitor makes of a proof that comes so late.
+    fn login_at(&self, client: &mut CephxClient, age: Duration) -> Result<Step, AuthError> {
+        let cx = self.at(age);
+        let request = client.request(EntityKind::Mon, &cx)?;
+        let step = self.server.start(AuthMethod::Cephx, ConMode::Crc, &request, &cx)?;
+        let Step::More { payload, pending } = step else {
+            panic!("cephx always has a challenge")
+        };
+        let answer = client.more(&payload, &cx)?;
+        self.server.resume(pending, &answer, &cx)
+    }
+
+    /// The result of a renewal over an open session.
+    fn renew_at(&self, client: &CephxClient, id: &Identity, age: Duration) -> i32 {
+        let cx = self.at(age);
+        let front = MAuth {
+            protocol: 2,
+            payload: client.renewal(21, &cx).unwrap(),
+            monmap_epoch: 0,
+        };
+        self.server.answer_mauth(id, &front.to_bytes(), &cx).0.result
+    }
+
     fn entities(&self) -> std::sync::Arc<KeyDb> {
         std::sync::Arc::new(self.server.with_db(Clone::clone))
     }
@@ -607,6 +636,163 @@ fn entities_of_earlier_versions_are_read() {
         EntityAuth::from_bytes(&with_epoch.to_bytes()).unwrap(),
         with_epoch
     );
+    assert_eq!(with_epoch.to_bytes()[..2], [2, 1], "nothing new, no new form");
+    let more = EntityAuth {
+        pending: Some(CryptoKey::new([0x43; 16], NOW)),
+        expiry: Some(Expiry { at: NOW, ended: true }),
+        ..with_epoch
+    };
+    assert_eq!(EntityAuth::from_bytes(&more.to_bytes()).unwrap(), more);
+    assert_eq!(more.to_bytes()[..2], [3, 1], "earlier versions may read it");
+    let only_end = EntityAuth { pending: None, ..more };
+    assert_eq!(EntityAuth::from_bytes(&only_end.to_bytes()).unwrap(), only_end);
+}
+
+#[test]
+fn a_key_and_a_pending_one_are_both_valid() {
+    let w = World::new(30);
+    let new = CryptoKey::new([0x43; 16], NOW);
+    let mut old = w.put("two", 7);
+    let name = old.name.clone();
+    let with = |key: &CryptoKey| CephxClient::new(name.clone(), key.clone());
+    assert!(w.login(&mut with(&new)).is_err(), "not made yet");
+    let nobody = CryptoKey::new([0; 16], NOW);
+    assert!(w.login(&mut with(&nobody)).is_err(), "where there is no pending key, none is one");
+    w.edit(&name, |e| e.pending = Some(new.clone()));
+    assert!(w.login(&mut with(&nobody)).is_err());
+    // Both, with sessions of one epoch, for which an OSD needs to know nothing of it.
+    let was = w.login(&mut old).unwrap();
+    let mut fresh = with(&new);
+    let is = w.login(&mut fresh).unwrap();
+    assert_eq!((was.key_epoch, is.key_epoch), (Some(7), Some(7)));
+    let osd = w.osd();
+    osd.set_entities(w.entities(), 9);
+    for c in [&mut old, &mut fresh] {
+        w.handshake(c, EntityKind::Osd, &osd, ConMode::Secure).unwrap();
+    }
+    assert_eq!(w.renew_at(&old, &was, Duration::ZERO), 0);
+    assert_eq!(w.renew_at(&fresh, &is, Duration::ZERO), 0);
+    // A client that was given the new keyring and reconnects stays who it was.
+    let mut moved = old.clone();
+    moved.key = new.clone();
+    assert_eq!(w.login(&mut moved).unwrap().global_id, was.global_id);
+    // Committed: what is open goes on with its tickets, but nobody comes in with the old key.
+    w.edit(&name, |e| {
+        e.key = new.clone();
+        e.pending = None;
+    });
+    osd.set_entities(w.entities(), 10);
+    assert_eq!(w.login(&mut old.clone()).unwrap_err().errno(), Errno::EACCES);
+    assert_eq!(w.renew_at(&old, &was, Duration::ZERO), 0);
+    w.handshake(&mut old, EntityKind::Osd, &osd, ConMode::Crc).unwrap();
+    w.login(&mut moved).unwrap();
+    // Dropped instead: the same the other way round.
+    w.edit(&name, |e| {
+        e.key = World::key();
+        e.pending = Some(new.clone());
+    });
+    w.login(&mut old).unwrap();
+    w.edit(&name, |e| e.pending = None);
+    assert!(w.login(&mut with(&new)).is_err());
+    w.login(&mut old).unwrap();
+}
+
+#[test]
+fn nothing_is_given_beyond_an_entitys_end() {
+    let w = World::new(31);
+    let mut c = w.put("guest", 7);
+    let name = c.name.clone();
+    let sec = Duration::from_secs;
+    let at = w.at(sec(90)).now;
+    w.edit(&name, |e| e.expiry = Some(Expiry { at, ended: false }));
+    let id = w.login(&mut c).unwrap();
+    for (service, t) in &c.tickets {
+        assert_eq!(t.validity, Utime { sec: 90, nsec: 0 }, "service {service}");
+    }
+    let secrets = w.server.secrets_for(EntityKind::Osd).unwrap();
+    let shown = &c.tickets[&4].blob;
+    let opened = SessionTicket::open(shown, EntityKind::Osd, secrets.get(shown.secret_id).unwrap()).unwrap();
+    assert_eq!(opened.ticket.expires, at, "and the OSD knows it, too");
+    assert_eq!(w.renew_at(&c, &id, sec(89)), 0);
+    assert!(matches!(w.login_at(&mut c.clone(), sec(89)), Ok(Step::Done(_))));
+    // Its time comes: neither by the session that it has nor by a new one.
+    assert_eq!(w.renew_at(&c, &id, sec(90)), Errno::EACCES.code());
+    let refused = w.login_at(&mut c.clone(), sec(90)).unwrap_err();
+    assert_eq!(refused.errno(), Errno::EACCES);
+    assert!(refused.to_string().contains("the key of client.guest expired at"), "{refused}");
+    // Who has no key of its learns nothing of that.
+    let mut stranger = CephxClient::new(name.clone(), CryptoKey::new([9; 16], NOW));
+    let refused = w.login_at(&mut stranger, sec(90)).unwrap_err();
+    assert!(refused.to_string().contains("wrong key"), "{refused}");
+    // A pending key lives no longer.
+    let new = CryptoKey::new([0x43; 16], NOW);
+    w.edit(&name, |e| e.pending = Some(new.clone()));
+    assert!(w.login_at(&mut CephxClient::new(name.clone(), new), sec(90)).is_err());
+    // Another end, and it is back. One that lies far away shortens nothing.
+    let at = w.at(sec(1 << 30)).now;
+    w.edit(&name, |e| e.expiry = Some(Expiry { at, ended: false }));
+    w.login(&mut c).unwrap();
+    assert_eq!(c.tickets[&4].validity, Utime { sec: 3600, nsec: 0 });
+}
+
+/// Rotating secrets are sealed with the key that the daemon has, which may not be the one that counts as its key.
+#[test]
+fn a_daemon_with_a_pending_key_can_read_its_secrets() {
+    let w = World::new(32);
+    let name = AuthName::new(EntityKind::Osd, "0");
+    let new = CryptoKey::new([0x43; 16], NOW);
+    let mut db = w.server.with_db(Clone::clone);
+    let mut entity = EntityAuth::new(World::key()).with_cap("mon", "allow profile osd");
+    entity.pending = Some(new.clone());
+    db.entities.insert(name.clone(), entity);
+    w.server.set_db(db);
+    for key in [World::key(), new] {
+        let mut c = CephxClient::new(name.clone(), key.clone());
+        let id = w.login(&mut c).unwrap();
+        let front = MAuth {
+            protocol: 2,
+            payload: Bytes::from_static(&[0, 4]),
+            monmap_epoch: 0,
+        };
+        let (reply, err) = w.server.answer_mauth(&id, &front.to_bytes(), &w.cx());
+        assert_eq!(err, None);
+        let mut r = denc::Reader::new(reply.payload);
+        let (_, result) = (r.u16().unwrap(), r.i32().unwrap());
+        assert_eq!(result, 0);
+        let secrets = key.open(&r.blob().unwrap(), RotatingSecrets::decode).unwrap();
+        assert_eq!(Some(secrets), w.server.secrets_for(EntityKind::Osd));
+    }
+}
+
+#[test]
+fn what_goes_on_when_an_entity_is_replaced() {
+    let key = |n: u8| CryptoKey::new([n; 16], NOW);
+    let mut have = EntityAuth::new(key(1));
+    have.pending = Some(key(2));
+    let open = Expiry { at: NOW, ended: false };
+    let goes_on = |next: u8, expiry: Option<Expiry>| {
+        let expiring = EntityAuth { expiry, ..EntityAuth::new(key(next)) };
+        have.goes_on_as(&expiring)
+    };
+    assert!(goes_on(1, None) && goes_on(2, None) && !goes_on(3, None));
+    assert!(goes_on(1, Some(open)), "an end that is to come");
+    assert!(!goes_on(1, Some(Expiry { ended: true, ..open })), "one that came");
+    // Once only, and not before.
+    have.expiry = Some(open);
+    let before = Utime { sec: NOW.sec - 1, nsec: 999_999_999 };
+    assert_eq!(have.settled(before), None);
+    let ended = have.settled(NOW).unwrap();
+    assert!(!have.goes_on_as(&ended) && ended.settled(NOW).is_none());
+    // A clock that ran ahead and was put back: it will come again.
+    assert_eq!(ended.settled(before).as_ref(), Some(&have));
+    let longer = EntityAuth { expiry: None, ..ended.clone() };
+    assert!(ended.goes_on_as(&longer), "what began since");
+    // A keyring knows nothing of either.
+    let same = have.replaced_by(EntityAuth::new(key(1)).with_cap("mon", "allow r"));
+    assert_eq!((same.pending.clone(), same.expiry), (Some(key(2)), Some(open)));
+    assert_eq!(same.caps["mon"], "allow r");
+    let other = have.replaced_by(EntityAuth::new(key(2)));
+    assert_eq!((other.pending, other.expiry), (None, Some(open)));
 }
 
 #[test]

@@ -28,7 +28,8 @@ fn server() -> KeyServer {
     let mut secrets = ServiceSecrets::default();
     secrets.rotate(config.auth_ttl, config.service_ttl, &cx());
     let mut db = KeyDb::default();
-    let entity = EntityAuth::new(CryptoKey::new([1; 16], NOW)).with_cap("mon", "allow *");
+    let mut entity = EntityAuth::new(CryptoKey::new([1; 16], NOW)).with_cap("mon", "allow *");
+    entity.pending = Some(CryptoKey::new([3; 16], NOW));
     db.entities
         .insert(AuthName::new(EntityKind::Client, "admin"), entity);
     let s = KeyServer::new(config, db, secrets);

@@ -336,12 +336,9 @@ impl ClusterState {
                 Arc::make_mut(&mut self.config_keys).remove(&key);
             }
             Change::AuthPut { name, mut entity } => {
-                // The number of this commit, which never comes again, unless the entity keeps its key.
-                let same = self
-                    .auth
-                    .get(&name)
-                    .filter(|e| e.key.secret() == entity.key.secret());
-                entity.epoch = same.map_or(self.version, |e| e.epoch);
+                // The number of this commit, which never comes again, unless what is open under the entity's keys goes on.
+                let kept = self.auth.get(&name).filter(|e| e.goes_on_as(&entity));
+                entity.epoch = kept.map_or(self.version, |e| e.epoch);
                 ops.push(Write::put(format!("{}{name}", keys::AUTH), entity.to_bytes()));
                 Arc::make_mut(&mut self.auth).entities.insert(name, entity);
             }

@@ -342,6 +342,35 @@ fn changes_alone_lead_to_the_same_state() {
     c.check("windows moved on");
 }
 
+/// The rows of an entity whose key is replaced, and whose time comes; and the epochs by which sessions go on or end.
+#[test]
+fn keys_that_are_replaced_and_keys_that_end() {
+    let mut c = Rig::new();
+    let name = types::AuthName::new(types::EntityKind::Client, "two");
+    let key = |n: u8| auth::CryptoKey::new([n; auth::SECRET_LEN], Utime::ZERO);
+    let entity = |n: u8, pending: Option<u8>, ended: Option<bool>| auth::EntityAuth {
+        pending: pending.map(key),
+        expiry: ended.map(|ended| auth::Expiry { at: Utime { sec: 9, nsec: 0 }, ended }),
+        ..auth::EntityAuth::new(key(n))
+    };
+    let put = |c: &mut Rig, entity: auth::EntityAuth| {
+        c.commit(Changes::one(Change::AuthPut {
+            name: name.clone(),
+            entity,
+        }));
+        c.check("an entity");
+        c.state.auth.get(&name).map(|e| e.epoch)
+    };
+    let first = put(&mut c, entity(1, None, None));
+    assert_eq!(put(&mut c, entity(1, Some(2), None)), first);
+    assert_eq!(put(&mut c, entity(2, None, None)), first, "the pending one, committed");
+    assert_eq!(put(&mut c, entity(2, None, Some(false))), first);
+    let ended = put(&mut c, entity(2, None, Some(true)));
+    assert!(ended > first, "nothing stays open");
+    assert_eq!(put(&mut c, entity(2, None, None)), ended);
+    assert!(put(&mut c, entity(1, None, None)) > ended, "the first key is another one by now");
+}
+
 #[test]
 fn whom_an_entry_of_the_blocklist_fenced_is_known_as_long_as_it_stands() {
     let mut c = Rig::new();

@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
-use types::{AuthName, EntityAddr, EntityKind};
+use types::{AuthName, EntityAddr, EntityKind, Utime};
 
 const AT_ONCE: usize = 4;
 /// Pages of a session that are drawn at once.
@@ -109,10 +109,15 @@ fn proven(cluster: &Cluster, name: &str, key: &str) -> Option<(AuthName, CryptoK
     let key = CryptoKey::from_text(key.trim()).ok()?;
     let state = cluster.handle.state();
     let entity = state.auth.get(&name);
-    let nobody = [0; 16];
-    let secret = entity.map_or(&nobody, |e| e.key.secret());
-    let same = bool::from(secret.ct_eq(key.secret()));
-    let epoch = entity.filter(|_| same)?.epoch;
+    let nobody = CryptoKey::new([0; 16], Utime::ZERO);
+    let is = |have: Option<&CryptoKey>| {
+        let same = have.unwrap_or(&nobody).secret().ct_eq(key.secret());
+        bool::from(same) & have.is_some()
+    };
+    let by_key = is(entity.map(|e| &e.key));
+    let by_pending = is(entity.and_then(|e| e.pending.as_ref()));
+    let valid = entity.filter(|e| (by_key | by_pending) && e.expired(cluster.handle.now()).is_none());
+    let epoch = valid?.epoch;
     Some((name, key, epoch))
 }
 

@@ -324,6 +324,43 @@ fn clients_that_need_not_prove_their_global_ids() {
 }
 
 #[test]
+fn users_whose_keys_expire() {
+    let c = &mut Cluster::new();
+    let code = "AUTH_KEY_EXPIRES";
+    let expire = |c: &mut Cluster, when: &str| {
+        ok(
+            c,
+            &format!(r#"{{"prefix":"auth expire","entity":"client.a","when":"{when}"}}"#),
+        );
+    };
+    ok(c, r#"{"prefix":"auth get-or-create","entity":"client.a"}"#);
+    expire(c, "8d");
+    gone(c, code);
+    expire(c, "7d");
+    let summary = "1 user(s) whose keys expire soon, or have expired";
+    raised(c, code, "HEALTH_WARN", summary, "client.a expires at ");
+    // Its time comes: what is open ends, once, and both logs say so.
+    let name = types::AuthName::new(types::EntityKind::Client, "a");
+    let epoch = |c: &Cluster| c.state.auth.get(&name).unwrap().epoch;
+    let open = epoch(c);
+    assert!(c.upkeep().is_empty() && epoch(c) == open, "not yet");
+    c.now.sec += 7 * 86_400;
+    assert_eq!(
+        c.upkeep(),
+        ["The time of client.a is over: its sessions and tickets end"]
+    );
+    assert!(epoch(c) > open);
+    let ended = epoch(c);
+    assert!(c.upkeep().is_empty() && epoch(c) == ended, "it is done");
+    raised(c, code, "HEALTH_WARN", summary, "client.a expired at ");
+    let log = c.text(r#"{"prefix":"log last","num":5,"level":"info","channel":"audit"}"#);
+    assert!(log.contains("The time of client.a is over"), "{log}");
+    ok(c, r#"{"prefix":"auth expire","entity":"client.a","when":"never"}"#);
+    gone(c, code);
+    assert_eq!(epoch(c), ended);
+}
+
+#[test]
 fn a_pool_placed_as_if_it_had_fewer_groups() {
     let c = &mut Cluster::new();
     pool(c);

@@ -341,6 +341,89 @@ fn keys_and_capabilities() {
 }
 
 #[test]
+fn a_key_is_replaced_while_both_are_valid() {
+    let c = &mut Cluster::new();
+    let ask = |prefix: &str| format!(r#"{{"prefix":"auth {prefix}","entity":"client.a"}}"#);
+    c.run(&ask("get-or-create"), b"");
+    let key = c.text(&ask("print-key"));
+    check(c, &ask("commit-pending"), 0, "client.a has no pending key");
+    check(c, &ask("clear-pending"), 0, "client.a has no pending key");
+    let ring = c.text(&ask("get-or-create-pending"));
+    assert_eq!(ring, c.text(&ask("get-or-create-pending")), "it is made once");
+    let pending = ring.trim().rsplit(' ').next().unwrap().to_owned();
+    assert!(pending.len() == 40 && pending != key, "{ring}");
+    // Keyrings have the key; who asks for JSON sees both.
+    assert_eq!(c.text(&ask("print-key")), key);
+    assert!(!c.text(&ask("get")).contains(&pending));
+    for form in ["get", "export", "get-or-create-pending"] {
+        let json = c.json(&ask(form));
+        assert_eq!(json[0]["key"], key.as_str(), "{form}");
+        assert_eq!(json[0]["pending_key"], pending.as_str(), "{form}");
+    }
+    shown(c, r#"{"prefix":"auth ls"}"#, &format!("\tpending key: {pending}\n"));
+    // Other commands about the entity leave it.
+    let caps = r#"{"prefix":"auth caps","entity":"client.a","caps":["mon","allow r"]}"#;
+    check(c, caps, 0, "updated caps for client.a");
+    let same = format!("[client.a]\n\tkey = {key}\n\tcaps mon = \"allow r\"\n");
+    c.run(r#"{"prefix":"auth import"}"#, same.as_bytes());
+    assert_eq!(c.json(&ask("get"))[0]["pending_key"], pending.as_str());
+    check(c, &ask("commit-pending"), 0, "the pending key of client.a is its key now");
+    assert_eq!(c.text(&ask("print-key")), pending);
+    assert_eq!(c.json(&ask("get"))[0].get("pending_key"), None);
+    // Dropped; and one that another key was imported over.
+    c.run(&ask("get-or-create-pending"), b"");
+    check(c, &ask("clear-pending"), 0, "dropped the pending key of client.a");
+    c.run(&ask("get-or-create-pending"), b"");
+    c.run(r#"{"prefix":"auth import"}"#, same.as_bytes());
+    assert_eq!(c.json(&ask("get"))[0].get("pending_key"), None);
+    // At once.
+    let ring = c.text(&ask("rotate"));
+    assert!(!ring.contains(&key) && ring.contains("caps mon = \"allow r\""), "{ring}");
+    let own = r#"{"prefix":"auth rotate","entity":"client.admin"}"#;
+    assert_eq!(c.run(own, b"").code, -1, "it would not hear of its new key");
+    let mons = r#"{"prefix":"auth get-or-create-pending","entity":"mon."}"#;
+    assert_eq!(c.run(mons, b"").code, -22);
+    check(c, &ask("rm"), 0, "updated");
+    check(c, &ask("get-or-create-pending"), -2, "failed to find client.a in keyring");
+}
+
+#[test]
+fn keys_that_expire() {
+    let c = &mut Cluster::new();
+    let ask = |prefix: &str| format!(r#"{{"prefix":"auth {prefix}","entity":"client.a"}}"#);
+    let expire = |who: &str, when: &str, more: &str| {
+        format!(r#"{{"prefix":"auth expire","entity":"{who}","when":"{when}"{more}}}"#)
+    };
+    c.run(&ask("get-or-create"), b"");
+    assert_eq!(c.run(&expire("client.a", "soon", ""), b"").code, -22);
+    assert_eq!(c.run(&expire("client.a", "0", ""), b"").code, -22, "has passed");
+    assert_eq!(c.run(&expire("client.a", "2026-01-01", ""), b"").code, -22, "has passed");
+    assert_eq!(c.run(&expire("client.b", "90d", ""), b"").code, -2);
+    let at = "2026-11-18T12:00:00.000000+0000";
+    let said = format!("client.a expires at {at}");
+    check(c, &expire("client.a", "2026-11-18T12:00:00Z", ""), 0, &said);
+    assert_eq!(c.json(&ask("get"))[0]["expires"], at);
+    let said = c.run(&ask("get"), b"").status;
+    assert_eq!(said, format!("exported keyring for client.a; it expires at {at}"));
+    // It stays whatever becomes of the keys.
+    c.run(&ask("get-or-create-pending"), b"");
+    c.run(&ask("commit-pending"), b"");
+    let ring = b"[client.a]\n\tkey = AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA==\n";
+    c.run(r#"{"prefix":"auth import"}"#, ring);
+    c.run(&ask("rotate"), b"");
+    assert_eq!(c.json(&ask("get"))[0]["expires"], at);
+    check(c, &expire("client.a", "never", ""), 0, "client.a does not expire");
+    assert_eq!(c.json(&ask("get"))[0].get("expires"), None);
+    // Nobody locks himself out by mistake.
+    for who in ["client.admin", "osd.0", "mgr.x"] {
+        assert_eq!(c.run(&expire(who, "90d", ""), b"").code, -1, "{who}");
+        assert_eq!(c.run(&expire(who, "never", ""), b"").code, 0, "{who}");
+        let sure = expire(who, "90d", r#","yes_i_really_mean_it":true"#);
+        assert_eq!(c.run(&sure, b"").code, 0, "{who}");
+    }
+}
+
+#[test]
 fn configuration() {
     let c = &mut Cluster::new();
     let set = |who: &str, name: &str, value: &str| {

@@ -5,6 +5,7 @@
 //! - snapshots that every placement group has purged leave the queue;
 //! - pools over their quota, and OSDs near their end of space, get their flags; and lose them again;
 //! - mutes that have ended go;
+//! - what is open under keys whose time is over ends;
 //! - limits of what clients may do in pools that are gone go;
 //! - wishes for placement groups to be copied before others go when these are whole, or gone;
 //! - OSDs that stay down are marked out (`auto_out` says which);
@@ -14,6 +15,7 @@
 
 use crate::format::units;
 use crate::policies::{near, spare};
+use auth::EntityAuth;
 use cluster::qos::Limits;
 use cluster::{Change, Changes, ClusterState, ClusterStats};
 use std::collections::BTreeMap;
@@ -21,10 +23,13 @@ use types::clusterlog::LogLevel;
 use types::osdmap::{Incremental, OsdMap, osd_state};
 use types::pgstats::pg_state;
 use types::pool::{PgPool, pool_flag};
-use types::{OsdId, PgId, PoolId, Utime};
+use types::{AuthName, OsdId, PgId, PoolId, Utime};
 
 /// Entries of one kind that one step takes away; the rest follows a second later.
 const PER_STEP_MAX: usize = 1000;
+
+/// Keys that one step ends: each is three rows.
+const KEYS_PER_STEP_MAX: usize = 20;
 
 /// How far back an OSD must fall below a ratio before its flag goes, so that flags do not flap.
 const RATIO_HYSTERESIS: f64 = 0.005;
@@ -53,6 +58,7 @@ pub fn due(state: &ClusterState, stats: &ClusterStats, out: &[(OsdId, u64)], now
     }
     end_forced(state, stats, &mut changes);
     end_limits(state, &mut changes);
+    end_keys(state, now, &mut changes);
     for mute in state.mutes.values() {
         if mute.until.is_some_and(|t| t <= now) {
             changes.push(Change::Unmute {
@@ -75,6 +81,22 @@ fn end_forced(state: &ClusterState, stats: &ClusterStats, to: &mut Changes) {
         if left != forced {
             to.push(left.change(id));
         }
+    }
+}
+
+/// Another epoch ends sessions and tickets, wherever they are. Once for each user; the state remembers it.
+fn end_keys(state: &ClusterState, now: Utime, to: &mut Changes) {
+    let settled = |(name, e): (&AuthName, &EntityAuth)| Some((name.clone(), e.settled(now)?));
+    let due = state.auth.entities.iter().filter_map(settled);
+    for (name, entity) in due.take(KEYS_PER_STEP_MAX) {
+        let text = match entity.expired(now) {
+            Some(_) => format!("The time of {name} is over: its sessions and tickets end"),
+            None => format!("The time of {name} is not over: a monitor's clock was ahead"),
+        };
+        let entry = state.log_entry(now, LogLevel::Security, text);
+        to.push(Change::Log(entry.clone()));
+        to.push(Change::Audit(entry));
+        to.push(Change::AuthPut { name, entity });
     }
 }
 

@@ -189,7 +189,7 @@ impl Session {
 mod tests {
     use crate::shell::monitor::Effect;
     use crate::tests::Rig;
-    use auth::{AuthMethod, CryptoKey, EntityAuth, PeerCaps};
+    use auth::{AuthMethod, CryptoKey, EntityAuth, Expiry, PeerCaps};
     use cluster::{Change, Changes, ClusterState};
     use msgr::Peer;
     use std::sync::Arc;
@@ -235,6 +235,36 @@ mod tests {
             _ => None,
         };
         effects.iter().filter_map(id).collect()
+    }
+
+    fn edit(rig: &mut Rig, change: impl Fn(&mut EntityAuth)) -> Vec<u64> {
+        let effects = rig.changed(|state| {
+            let mut entity = state.auth.get(&name()).unwrap().clone();
+            change(&mut entity);
+            let name = name();
+            Changes::one(Change::AuthPut { name, entity })
+        });
+        closed(&effects)
+    }
+
+    #[test]
+    fn a_session_outlives_the_replacement_of_its_key_but_not_its_time() {
+        const NONE: [u64; 0] = [];
+        let mut rig = Rig::new();
+        put(&mut rig, 1, "allow *");
+        assert!(rig.monitor.opened(1, peer(&rig.state())));
+        let new = CryptoKey::new([2; 16], Utime::ZERO);
+        assert_eq!(edit(&mut rig, |e| e.pending = Some(new.clone())), NONE);
+        assert!(rig.monitor.opened(2, peer(&rig.state())));
+        assert_eq!(edit(&mut rig, |e| e.key = new.clone()), NONE);
+        assert_eq!(edit(&mut rig, |e| e.pending = None), NONE);
+        let at = Utime::ZERO;
+        assert_eq!(edit(&mut rig, |e| e.expiry = Some(Expiry { at, ended: false })), NONE);
+        let late = peer(&rig.state());
+        let mut ended = edit(&mut rig, |e| e.expiry = Some(Expiry { at, ended: true }));
+        ended.sort_unstable();
+        assert_eq!(ended, [1, 2]);
+        assert!(!rig.monitor.opened(3, late), "a handshake that was under way");
     }
 
     /// A removed client made itself an administrator's key over the session that it had.

@@ -1,6 +1,7 @@
 //! Commands about entities, their keys and capabilities.
 
 mod files;
+mod rotation;
 
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
@@ -9,7 +10,7 @@ use auth::{CryptoKey, EntityAuth, SECRET_LEN, caps};
 use cluster::{Change, Changes};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use types::{AuthName, EntityKind, Errno};
+use types::{AuthName, EntityKind, Errno, Utime};
 
 const RX: (&str, &str) = ("auth", "rx");
 const RWX: (&str, &str) = ("auth", "rwx");
@@ -61,6 +62,36 @@ pub const TABLE: &[Spec] = &[
     ),
     spec(
         RWX,
+        "auth get-or-create-pending entity:str",
+        "a second key of an entity, valid beside the one that it has; made if there is none",
+        rotation::get_or_create_pending,
+    ),
+    spec(
+        RWX,
+        "auth commit-pending entity:str",
+        "put the pending key of an entity in the place of the one that it has",
+        rotation::commit_pending,
+    ),
+    spec(
+        RWX,
+        "auth clear-pending entity:str",
+        "drop the pending key of an entity",
+        rotation::clear_pending,
+    ),
+    spec(
+        RWX,
+        "auth rotate entity:str",
+        "another key for an entity, at once: sessions of the one that it had end",
+        rotation::rotate,
+    ),
+    spec(
+        RWX,
+        "auth expire entity:str when:str yes_i_really_mean_it?:bool",
+        "let an entity's keys end: after seconds or 90d, at a date (UTC), or never (skep's own)",
+        rotation::expire,
+    ),
+    spec(
+        RWX,
         "fs authorize filesystem:str entity:str caps*:str",
         "key that opens paths of a file system: PATH RIGHTS [root_squash] ...",
         files::authorize,
@@ -88,13 +119,39 @@ fn listed<'a>(ctx: &'a Context<'_>) -> Vec<(&'a AuthName, &'a EntityAuth)> {
 }
 
 fn entity_json(name: &AuthName, e: &EntityAuth) -> Value {
-    json!({"entity": name.to_string(), "key": e.key.to_text(), "caps": e.caps})
+    let mut out = json!({"entity": name.to_string(), "key": e.key.to_text(), "caps": e.caps});
+    if let Some(key) = &e.pending {
+        out["pending_key"] = key.to_text().into();
+    }
+    if let Some(expiry) = &e.expiry {
+        out["expires"] = expiry.at.to_string().into();
+    }
+    out
+}
+
+/// What a keyring does not say, behind the words of `auth get`.
+fn beside_keyring(e: &EntityAuth, now: Utime) -> String {
+    let mut out = String::new();
+    if e.pending.is_some() {
+        out.push_str("; it has a pending key, too (auth commit-pending)");
+    }
+    if let Some(expiry) = &e.expiry {
+        let how = if e.expired(now).is_some() { "expired" } else { "expires" };
+        out.push_str(&format!("; it {how} at {}", expiry.at));
+    }
+    out
 }
 
 fn ls(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let all = listed(ctx);
     let text = |(name, e): &(&AuthName, &EntityAuth)| {
         let mut out = format!("{name}\n\tkey: {}\n", e.key.to_text());
+        if let Some(key) = &e.pending {
+            out.push_str(&format!("\tpending key: {}\n", key.to_text()));
+        }
+        if let Some(expiry) = &e.expiry {
+            out.push_str(&format!("\texpires: {}\n", expiry.at));
+        }
         for (service, cap) in &e.caps {
             out.push_str(&format!("\tcaps: [{service}] {cap}\n"));
         }
@@ -141,7 +198,10 @@ fn find<'a>(cmd: &Command, ctx: &'a Context<'_>) -> Result<(AuthName, &'a Entity
 
 fn get(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     match find(cmd, ctx) {
-        Ok((name, e)) => keyring_out(cmd, &name, e).saying(format!("exported keyring for {name}")),
+        Ok((name, e)) => {
+            let more = beside_keyring(e, ctx.now);
+            keyring_out(cmd, &name, e).saying(format!("exported keyring for {name}{more}"))
+        }
         Err(refusal) => refusal,
     }
 }
@@ -331,7 +391,7 @@ fn rm(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     Outcome::status("updated").with(Changes::one(Change::AuthRm { name }))
 }
 
-fn import(cmd: &Command, _: &Context<'_>) -> Outcome {
+fn import(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     if cmd.inbuf.is_empty() {
         return Outcome::invalid("auth import: no data supplied");
     }
@@ -346,6 +406,10 @@ fn import(cmd: &Command, _: &Context<'_>) -> Outcome {
                 return Outcome::error(Errno::EINVAL, format!("{name}: {e}"));
             }
         }
+        let entity = match ctx.state.auth.get(&name) {
+            Some(have) => have.replaced_by(entity),
+            None => entity,
+        };
         changes.push(Change::AuthPut { name, entity });
     }
     Outcome::status("imported keyring").with(changes)

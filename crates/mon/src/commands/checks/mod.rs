@@ -9,6 +9,7 @@ mod check;
 mod cluster;
 mod crashes;
 mod files;
+mod keys;
 mod pgs;
 mod sizes;
 pub mod slow_disk;
@@ -52,6 +53,7 @@ impl Report {
         cluster::sizing(ctx, figures, &mut found);
         sizes::sizes(ctx, &mut found);
         cluster::global_ids(ctx, &mut found);
+        keys::expiring(ctx, &mut found);
         cluster::spare_space(ctx, &mut found);
         files::file_systems(ctx, &mut found);
         slow_disk::health(ctx, &mut found);

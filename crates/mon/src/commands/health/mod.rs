@@ -6,7 +6,6 @@ use crate::commands::context::Context;
 use crate::commands::spec::{Spec, spec};
 use crate::commands::views::show;
 use cluster::{Change, Changes, HealthMute};
-use std::time::Duration;
 
 const R: (&str, &str) = ("mon", "r");
 const W: (&str, &str) = ("mon", "w");
@@ -41,7 +40,7 @@ fn health(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 fn mute(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let code = cmd.text("code").to_string();
     let sticky = cmd.flag("sticky");
-    let until = match cmd.opt_text("ttl").map(|t| (t, parse_span(t))) {
+    let until = match cmd.opt_text("ttl").map(|t| (t, show::parse_span(t))) {
         None => None,
         Some((_, Some(span))) => Some(show::later_by(ctx.now, span)),
         Some((t, None)) => return Outcome::invalid(format!("invalid duration: {t} (expected digit)")),
@@ -61,21 +60,6 @@ fn mute(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         count,
     };
     Outcome::default().with(Changes::one(Change::Mute(mute)))
-}
-
-/// `90s`, `10m`, `1h`, `2d`, `1w`, or plain seconds.
-fn parse_span(text: &str) -> Option<Duration> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let n: u64 = text[..digits].parse().ok()?;
-    let unit: u64 = match text[digits..].trim() {
-        "" | "s" | "sec" | "secs" | "second" | "seconds" => 1,
-        "m" | "min" | "mins" | "minute" | "minutes" => 60,
-        "h" | "hr" | "hrs" | "hour" | "hours" => 3600,
-        "d" | "day" | "days" => 86_400,
-        "w" | "wk" | "week" | "weeks" => 7 * 86_400,
-        _ => return None,
-    };
-    Some(Duration::from_secs(n.checked_mul(unit)?))
 }
 
 fn unmute(cmd: &Command, ctx: &Context<'_>) -> Outcome {

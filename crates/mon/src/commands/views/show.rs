@@ -60,6 +60,21 @@ pub fn later_by(now: Utime, span: Duration) -> Utime {
     Utime::from_unix(end.min(Duration::from_secs(u64::from(u32::MAX))))
 }
 
+/// `90s`, `10m`, `1h`, `2d`, `1w`, or plain seconds.
+pub fn parse_span(text: &str) -> Option<Duration> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let n: u64 = text[..digits].parse().ok()?;
+    let unit: u64 = match text[digits..].trim() {
+        "" | "s" | "sec" | "secs" | "second" | "seconds" => 1,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60,
+        "h" | "hr" | "hrs" | "hour" | "hours" => 3600,
+        "d" | "day" | "days" => 86_400,
+        "w" | "wk" | "week" | "weeks" => 7 * 86_400,
+        _ => return None,
+    };
+    Some(Duration::from_secs(n.checked_mul(unit)?))
+}
+
 /// A 16.16 weight as a number.
 pub fn weight(w: u32) -> f64 {
     f64::from(w) / 65_536.0
