@@ -23,7 +23,8 @@ use std::time::Duration;
 use types::{Utime, Uuid};
 
 const MAGIC: &[u8; 8] = b"SKEPCOPY";
-const FORMAT: u32 = 1;
+/// What is written, and the newest that is read.
+pub(crate) const FORMAT: u32 = 1;
 const HEAD: usize = 16;
 pub(crate) const NAME: &str = "cluster.copy";
 const COPY_BYTES_MAX: u64 = 256 << 20;

@@ -122,7 +122,8 @@ fn years_after(ms: u64, years: u64) -> u64 {
         .saturating_add_signed(shift * DAY as i64)
 }
 
-const KNOWN: u8 = WITH_ENDING;
+/// The newest version that this program writes and reads.
+pub const KNOWN: u8 = WITH_ENDING;
 const WITH_POLICY: u8 = 2;
 const WITH_LIFECYCLE: u8 = 3;
 const WITH_VERSIONING: u8 = 4;

@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 pub const FILE: &str = "seal";
 
-const MAGIC: &[u8; 8] = b"SKEPSEAL";
-const VERSION: u32 = 1;
+pub const MAGIC: &[u8; 8] = b"SKEPSEAL";
+/// What is written, and all that is read.
+pub const VERSION: u32 = 1;
 /// AES-256-XTS in sectors of 4096 bytes.
 const CIPHER: u32 = 1;
 const TAG: usize = 16;
