@@ -1,7 +1,7 @@
 //! `skep upgrade check`: what this program would make of a machine that another release serves, before it replaces that one.
 //!
-//! Invariant: nothing is written, locked or opened for writing, here or in etcd. Of a state in a file a copy is read: that which lies beside an OSD while a
-//! process serves the directory, the file itself, in memory, while none does.
+//! Invariant: nothing is written or opened for writing, here or in etcd, and no store is locked. Of a state in a file a copy is read: that which lies beside an
+//! OSD while a process serves the directory, the file itself, in memory, while none does.
 //!
 //! Bounds: [`ETCD_WITHIN`] for etcd; a file of the state as `metastore` bounds it.
 //!
