@@ -499,6 +499,7 @@ mod tests {
             "doctor -f json",
             "status --whole --data d",
             "status --alive",
+            "upgrade check --data d --osd-keys k --one-way -f json",
             "conf",
             "down",
             "store check d",

@@ -61,7 +61,7 @@ fn check(args: &Check) -> Result<(), Error> {
 }
 
 fn judge(found: &[Found], one_way: bool) -> Result<(), Error> {
-    let count = |verdict| found.iter().filter(|f| f.verdict == verdict).count();
+    let count = |verdict: Verdict| found.iter().filter(|f| f.verdict == verdict).count();
     match (count(Verdict::Refused), count(Verdict::OneWay)) {
         (0, n) if n == 0 || one_way => Ok(()),
         (0, n) => Err(Error::Usage(format!(
