@@ -460,4 +460,43 @@ mod tests {
         assert!(broken[0].text.contains(cluster::keys::MONMAP), "{broken:?}");
         assert_eq!(of_rows(&first_rows(&[(cluster::keys::CLUSTER, None)]))[0].verdict, Verdict::Refused);
     }
+
+    const SETTINGS: &str = "format = 1\nfsid = \"07070707-0707-0707-0707-070707070707\"\nauth = \"none\"\nbind = \"127.0.0.1\"\n\
+                            mon_port = 3300\nosds = 2\n";
+
+    #[test]
+    fn a_directory_is_looked_at_as_a_whole() {
+        let tmp = tempfile::tempdir().unwrap();
+        let root = tmp.path();
+        let write = |name: &str, raw: &[u8]| files::replace(&root.join(name), raw, 0o600).unwrap();
+        write("skep.toml", SETTINGS.as_bytes());
+        let options = store::Options {
+            log_bytes: 1 << 20,
+            ..store::Options::default()
+        };
+        store::Store::mkfs(&root.join("osd.0"), &options).unwrap();
+        // One that no program of today could have written.
+        files::make_dir(&root.join("osd.1")).unwrap();
+        let later = 2u32.to_le_bytes();
+        write("osd.1/block", b"?");
+        write("osd.1/seal", &[&sealed::MAGIC[..], &later].concat());
+        write("osd.1/cluster.copy", &[&b"SKEPCOPY"[..], &later, &[0; 4]].concat());
+        let found = io::task::block_on(check(root, None)).unwrap().unwrap();
+        let seen: Vec<(&str, Option<u64>, Verdict)> =
+            found.iter().map(|f| (f.name, f.version, f.verdict)).collect();
+        let want = [
+            (formats::DIRECTORY, Some(1), Verdict::Good),
+            (formats::STORE, Some(1), Verdict::Good),
+            (formats::SEAL, Some(2), Verdict::Refused),
+            (formats::STORE, None, Verdict::Refused),
+            (formats::COPY, Some(2), Verdict::Refused),
+            // There is no file of it.
+            (formats::STATE, None, Verdict::Refused),
+        ];
+        assert_eq!(seen, want, "{found:?}");
+        // Of a directory in a newer layout nothing else is believed.
+        write("skep.toml", SETTINGS.replace("format = 1", "format = 9").as_bytes());
+        let found = io::task::block_on(check(root, None)).unwrap().unwrap();
+        assert_eq!((found.len(), found[0].version, found[0].verdict), (1, Some(9), Verdict::Refused));
+    }
 }

@@ -280,6 +280,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn settings_of_a_newer_gateway_are_refused() {
+        let mut w = Writer::new();
+        w.envelope(KNOWN + 1, KNOWN + 1, |w| w.u32(0));
+        let newer = Settings::from_bytes(&w.finish());
+        assert!(matches!(newer, Err(denc::Error::TooNew { compat, .. }) if compat == KNOWN + 1));
+    }
+
+    #[test]
     fn who_does_not_know_of_a_setting_refuses_it() {
         let first = |settings: &Settings| settings.to_bytes()[0];
         let cors = Settings {

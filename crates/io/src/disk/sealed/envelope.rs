@@ -236,6 +236,20 @@ mod tests {
     }
 
     #[test]
+    fn a_newer_seal_is_refused_and_stays() {
+        let disk = SimDisk::new();
+        drop(make(&disk, &keys(&[A])).unwrap());
+        let file = disk.open(FILE).unwrap();
+        for at in COPIES {
+            file.write_at(&(VERSION + 1).to_le_bytes(), at + 8).unwrap();
+        }
+        let before = disk.content(FILE);
+        let said = opened(&disk, &[A]).unwrap_err();
+        assert!(said.to_string().contains("of a newer program"), "{said}");
+        assert!(disk.content(FILE) == before);
+    }
+
+    #[test]
     fn a_disk_has_its_key_for_good_under_changing_keys_of_the_operator() {
         let disk = SimDisk::new();
         let (key, _) = make(&disk, &keys(&[A])).unwrap();
