@@ -24,6 +24,7 @@ use metastore::Kv;
 use metastore::kv::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use types::Uuid;
 
 const ETCD_WITHIN: Duration = Duration::from_secs(10);
 /// Where seals and copies have their version, behind their magic.
@@ -72,7 +73,7 @@ pub async fn check(dir: &Path, keys: Option<&KeyFile>) -> Result<Vec<Found>, Err
         found.push(store(osd, keys));
         found.extend(copy(osd));
     }
-    found.extend(state(&dir, &settings, &osds).await);
+    found.extend(state(&dir, &settings, &osds).await?);
     Ok(found)
 }
 
@@ -263,22 +264,23 @@ struct Rows {
     rows: Vec<(String, Bytes)>,
 }
 
-async fn state(dir: &DataDir, settings: &Settings, osds: &[PathBuf]) -> Vec<Found> {
+async fn state(dir: &DataDir, settings: &Settings, osds: &[PathBuf]) -> Result<Vec<Found>, Error> {
+    let fsid = settings.fsid()?;
     let place = match &settings.etcd {
         Some(etcd) => format!("etcd at {} (prefix {})", etcd.endpoints.join(", "), etcd.prefix),
         None => dir.state_path().display().to_string(),
     };
     let read = match &settings.etcd {
         Some(etcd) => from_etcd(etcd, place.clone()).await,
-        None => from_file(dir, osds),
+        None => from_file(dir, osds, fsid),
     };
-    match read {
+    Ok(match read {
         Ok(rows) => {
             let file = rows.file.and_then(|v| judge(formats::STATE_FILE, place, v));
-            file.into_iter().chain(of_rows(&rows)).collect()
+            file.into_iter().chain(of_rows(&rows, fsid)).collect()
         }
         Err(why) => Vec::from_iter(refused(formats::STATE, place, why)),
-    }
+    })
 }
 
 async fn from_etcd(etcd: &EtcdSettings, place: String) -> Result<Rows, String> {
@@ -301,12 +303,13 @@ fn plain(rows: Vec<Kv>) -> Vec<(String, Bytes)> {
     rows.into_iter().map(|kv| (kv.key, kv.value)).collect()
 }
 
-fn from_file(dir: &DataDir, osds: &[PathBuf]) -> Result<Rows, String> {
+fn from_file(dir: &DataDir, osds: &[PathBuf], fsid: Uuid) -> Result<Rows, String> {
     let holder = || dir.holder().map_err(|e| e.to_string());
     if let Some(pid) = holder()? {
         // It may be writing to the file: the copies are replaced as a whole.
         let copies = osds.iter().filter_map(|osd| Some((osd, copies::Copy::read(osd).ok()?)));
-        let (osd, newest) = copies.max_by_key(|(_, copy)| copy.version).ok_or_else(|| {
+        let ours = copies.filter(|(_, copy)| copy.fsid == fsid);
+        let (osd, newest) = ours.max_by_key(|(_, copy)| copy.version).ok_or_else(|| {
             format!("process {pid} serves it and there is no whole copy beside an OSD yet: ask again in a minute, or stop it")
         })?;
         return Ok(Rows {
@@ -330,7 +333,7 @@ fn from_file(dir: &DataDir, osds: &[PathBuf]) -> Result<Rows, String> {
 }
 
 /// The state that the rows say: read as a start reads it, each row of it.
-fn of_rows(rows: &Rows) -> Vec<Found> {
+fn of_rows(rows: &Rows, fsid: Uuid) -> Vec<Found> {
     let place = rows.place.clone();
     let format = rows.rows.iter().find(|(key, _)| key == cluster::keys::FORMAT);
     let format = format.map_or(Ok(Format::CURRENT), |(_, raw)| Format::from_bytes(raw));
@@ -352,6 +355,9 @@ fn of_rows(rows: &Rows) -> Vec<Found> {
     match cluster::load::load(&all) {
         Err(e) => refuse(e.to_string()),
         Ok(None) => refuse("there is no cluster in it".into()),
+        Ok(Some(state)) if state.fsid != fsid => {
+            refuse(format!("it belongs to cluster {}, not to {fsid}", state.fsid))
+        }
         Ok(Some(state)) => {
             let found = judge(formats::STATE, place, format.version.into());
             let found = found.map(|f| with_bits(f, format.features, 0));
@@ -388,6 +394,8 @@ fn elsewhere(state: &ClusterState) -> Vec<Found> {
 mod tests {
     use super::*;
 
+    const FSID: Uuid = Uuid([7; 16]);
+
     #[test]
     fn each_form_refuses_a_newer_version_and_says_what_it_reads() {
         for form in formats::forms() {
@@ -416,7 +424,7 @@ mod tests {
     /// Rows as a first start leaves them, some of them changed.
     fn first_rows(changed: &[(&str, Option<Bytes>)]) -> Rows {
         let options = cluster::CreateOptions::new(
-            types::Uuid([7; 16]),
+            FSID,
             "a",
             types::EntityAddr::msgr2("127.0.0.1:3300".parse().unwrap(), 0),
         );
@@ -445,20 +453,23 @@ mod tests {
     #[test]
     fn a_state_is_read_as_a_start_reads_it() {
         use denc::Encode;
-        let good = of_rows(&first_rows(&[]));
+        let good = of_rows(&first_rows(&[]), FSID);
         assert_eq!(good.len(), 1, "{good:?}");
         assert_eq!((good[0].verdict, good[0].way_back), (Verdict::Good, true), "{good:?}");
         let newer = Format {
             version: cluster::format::VERSION + 1,
             features: 0,
         };
-        let newer = of_rows(&first_rows(&[(cluster::keys::FORMAT, Some(newer.to_bytes()))]));
+        let newer = of_rows(&first_rows(&[(cluster::keys::FORMAT, Some(newer.to_bytes()))]), FSID);
         assert_eq!(newer[0].verdict, Verdict::Refused, "{newer:?}");
         assert_eq!(newer[0].version, Some(u64::from(cluster::format::VERSION) + 1));
         // Any row that cannot be read is found, and named.
-        let broken = of_rows(&first_rows(&[(cluster::keys::MONMAP, Some(Bytes::from_static(b"?")))]));
+        let broken = of_rows(&first_rows(&[(cluster::keys::MONMAP, Some(Bytes::from_static(b"?")))]), FSID);
         assert!(broken[0].text.contains(cluster::keys::MONMAP), "{broken:?}");
-        assert_eq!(of_rows(&first_rows(&[(cluster::keys::CLUSTER, None)]))[0].verdict, Verdict::Refused);
+        let empty = of_rows(&first_rows(&[(cluster::keys::CLUSTER, None)]), FSID);
+        assert_eq!(empty[0].verdict, Verdict::Refused, "{empty:?}");
+        let other = of_rows(&first_rows(&[]), Uuid([8; 16]));
+        assert!(other[0].text.contains("belongs to cluster"), "{other:?}");
     }
 
     const SETTINGS: &str = "format = 1\nfsid = \"07070707-0707-0707-0707-070707070707\"\nauth = \"none\"\nbind = \"127.0.0.1\"\n\
