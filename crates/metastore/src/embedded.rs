@@ -14,6 +14,8 @@
 
 mod rows;
 
+pub use self::rows::FORMAT;
+
 use self::rows::{Failed, Rows};
 use crate::kv::*;
 use crate::lease::{Lease as HeldLease, LeaseTimes, Renewals};
@@ -75,6 +77,17 @@ struct Inner {
     retry: Duration,
     /// Commits do not wait for a disk: they need no thread of their own.
     at_once: bool,
+}
+
+/// The largest file that [`read_copy`] takes into memory.
+const COPY_BYTES_MAX: u64 = 1 << 30;
+
+/// The format and the keys of the file `path`, which nobody may be serving: it is read as a whole and looked at in memory, so
+/// it stays as it is. None: there is no file.
+pub fn read_copy(path: &Path) -> Result<Option<(u64, Vec<Kv>)>> {
+    let name = path.display().to_string();
+    let raw = io::files::read_bytes(path, COPY_BYTES_MAX).map_err(|e| Error::Open(format!("{name}: {e}")))?;
+    raw.map(|raw| Rows::copied(&raw, &name)).transpose()
 }
 
 /// A handle; clones share the store.

@@ -23,7 +23,8 @@ use std::time::Duration;
 use types::{Utime, Uuid};
 
 const MAGIC: &[u8; 8] = b"SKEPCOPY";
-const FORMAT: u32 = 1;
+/// What is written, and the newest that is read.
+pub(crate) const FORMAT: u32 = 1;
 const HEAD: usize = 16;
 pub(crate) const NAME: &str = "cluster.copy";
 const COPY_BYTES_MAX: u64 = 256 << 20;
@@ -173,9 +174,8 @@ impl Place {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_copy_comes_back_and_a_damaged_one_does_not() {
-        let copy = Copy {
+    fn copy() -> Copy {
+        Copy {
             fsid: Uuid([7; 16]),
             version: 12,
             stamp: Utime::ZERO,
@@ -183,7 +183,20 @@ mod tests {
                 ("version".into(), Bytes::from_static(b"x")),
                 ("auth/a".into(), Bytes::new()),
             ],
-        };
+        }
+    }
+
+    #[test]
+    fn a_newer_copy_is_refused_by_its_number() {
+        let mut raw = copy().pack();
+        raw[8..12].copy_from_slice(&(FORMAT + 1).to_le_bytes());
+        let said = Copy::unpack(&raw).unwrap_err();
+        assert_eq!(said, format!("format {} is newer than this program", FORMAT + 1));
+    }
+
+    #[test]
+    fn a_copy_comes_back_and_a_damaged_one_does_not() {
+        let copy = copy();
         let raw = copy.pack();
         assert_eq!(Copy::unpack(&raw), Ok(copy));
         for at in 0..raw.len() {

@@ -14,6 +14,7 @@ mod copies;
 mod datadir;
 mod error;
 mod exporter;
+pub mod formats;
 mod influx;
 mod kinds;
 mod mds;
@@ -30,6 +31,7 @@ mod s3;
 mod settle;
 mod state;
 mod supervise;
+pub mod upgrade;
 
 pub use datadir::{AuthMode, DataDir, EtcdSettings, FORMAT, KeepFree, OsdSlot, Settings};
 pub use error::Error;

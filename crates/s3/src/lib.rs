@@ -74,6 +74,7 @@ pub use master::Masters;
 pub use net::tls::Certificate;
 pub use quota::{Quota, Scope};
 pub use rate::{Rate, RateScope};
+pub use settings::KNOWN as SETTINGS_FORM;
 pub use subusers::{Access, Subuser};
 pub use survey::{BucketFacts, Page, Survey, UserFacts};
 pub use usage::{Kinds as UsageKinds, Place as UsagePlace, Sums, Usage, Which as UsageWhich};

@@ -122,7 +122,8 @@ fn years_after(ms: u64, years: u64) -> u64 {
         .saturating_add_signed(shift * DAY as i64)
 }
 
-const KNOWN: u8 = WITH_ENDING;
+/// The newest version that this program writes and reads.
+pub const KNOWN: u8 = WITH_ENDING;
 const WITH_POLICY: u8 = 2;
 const WITH_LIFECYCLE: u8 = 3;
 const WITH_VERSIONING: u8 = 4;
@@ -277,6 +278,14 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_of_a_newer_gateway_are_refused() {
+        let mut w = Writer::new();
+        w.envelope(KNOWN + 1, KNOWN + 1, |w| w.u32(0));
+        let newer = Settings::from_bytes(&w.finish());
+        assert!(matches!(newer, Err(denc::Error::TooNew { compat, .. }) if compat == KNOWN + 1));
+    }
 
     #[test]
     fn who_does_not_know_of_a_setting_refuses_it() {

@@ -27,6 +27,8 @@ pub enum Command {
     Up(Up),
     /// Look at a machine before its first start: disks, memory, clock, ports, etcd; takes the options of `up`
     Preflight(Preflight),
+    /// Look, before a later program replaces the one that serves, whether it can, and whether that one could come back
+    Upgrade(crate::upgrade::Args),
     /// Show whether the store runs, its health, usage and addresses
     Status(StatusOf),
     /// Show what is blocked or slow, what it waits for, and what to do next
@@ -497,6 +499,7 @@ mod tests {
             "doctor -f json",
             "status --whole --data d",
             "status --alive",
+            "upgrade check --data d --osd-keys k --one-way -f json",
             "conf",
             "down",
             "store check d",

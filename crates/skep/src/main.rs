@@ -20,6 +20,7 @@ mod service;
 mod store;
 mod tell;
 mod up;
+mod upgrade;
 mod why;
 
 use std::io::IsTerminal;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     let done = match &args.command {
         args::Command::Up(up) => up::run(up),
         args::Command::Preflight(a) => preflight::run(a),
+        args::Command::Upgrade(a) => upgrade::run(a),
         args::Command::Status(a) => client::status(a),
         args::Command::Doctor(a) => client::doctor(a),
         args::Command::Conf(a) => client::conf(a),
@@ -90,6 +92,7 @@ fn is_quiet(command: &args::Command) -> bool {
             | args::Command::Backup(_)
             | args::Command::RbdIo(_)
             | args::Command::Preflight(_)
+            | args::Command::Upgrade(_)
             | args::Command::Tell(_)
             | args::Command::Qos(_)
             | args::Command::Why(_)

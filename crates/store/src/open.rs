@@ -17,7 +17,7 @@ use crate::record::{self, Step};
 use crate::ring::{Cursor, Found, Ring, Scanner};
 use crate::state::State;
 use crate::superblock::{self, Superblock};
-use crate::{Error, Options, Result};
+use crate::{Error, Identity, Options, Result};
 use bytes::Bytes;
 use io::disk::{Disk, DiskFile, sealed};
 use std::io::ErrorKind;
@@ -149,6 +149,15 @@ pub fn identify(disk: &dyn Disk, options: &Options) -> Result<(Arc<dyn DiskFile>
     }
     let s = Superblock::read(&path, &*file, options)?;
     Ok((file, s))
+}
+
+/// What the superblock says, of a store that may be served meanwhile: nothing is locked. It is written when a store is opened and with its first
+/// blob, one copy after the other, so one of them is whole.
+pub fn look(disk: Arc<dyn Disk>, options: &Options) -> Result<Identity> {
+    let disk = unsealed(disk, options)?;
+    let path = disk.name();
+    let file = disk.open_data(DATA_FILE).map_err(|e| open_error(&path, e))?;
+    Ok(Superblock::read(&path, &*file, options)?.identity)
 }
 
 pub fn open_index_file(disk: &dyn Disk, s: &Superblock) -> Result<Arc<dyn DiskFile>> {

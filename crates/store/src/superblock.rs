@@ -40,6 +40,13 @@ const FEATURES: u64 = FEATURES_NEW | FEATURE_BLOBS;
 const FEATURES_NEW: u64 = FEATURE_INDEX_SUMS | FEATURE_VALUE_ROWS;
 /// Those that an older store gets when it is opened. The others say how it was made.
 pub const FEATURES_AT_OPEN: u64 = FEATURE_VALUE_ROWS;
+/// What each stands for.
+pub const FEATURE_NAMES: [(u64, &str); 3] = [
+    (FEATURE_INDEX_SUMS, "the index has sum pages"),
+    (FEATURE_VALUE_ROWS, "values may lie beside their object's record"),
+    (FEATURE_BLOBS, "data may be compressed"),
+];
+const _: () = assert!(FEATURE_NAMES[0].0 | FEATURE_NAMES[1].0 | FEATURE_NAMES[2].0 == FEATURES);
 const MAGIC: &[u8; 8] = b"SKEPSTOR";
 const LOG_OFFSET: u64 = 64 << 10;
 /// The smallest log that holds a record of useful size.

@@ -9,7 +9,7 @@
 use crate::kv::*;
 use bytes::Bytes;
 use io::disk::{Disk, HostDisk};
-use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -17,7 +17,8 @@ use std::path::Path;
 const KEYS: TableDefinition<&str, &[u8]> = TableDefinition::new("keys");
 /// Single numbers: `revision`, `format`.
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
-const FORMAT: u64 = 1;
+/// What is written, and the newest that is read.
+pub const FORMAT: u64 = 1;
 /// redb's own page cache; the state is a few MiB at most.
 const CACHE_BYTES: usize = 4 << 20;
 /// Held in the file and behind its end at every start: maps can be changed, and OSDs started, on a disk that others have
@@ -118,6 +119,26 @@ impl Rows {
             .map_err(|e| Error::Open(e.to_string()))?;
         let gone = || Err(redb::StorageError::Corrupted("memory cannot be read again".into()).into());
         Self::over(db, "memory", Box::new(gone))
+    }
+
+    /// The format and the keys in the bytes of a whole file, by a copy in memory: opened where it lies it would be written to.
+    pub fn copied(raw: &[u8], name: &str) -> crate::kv::Result<(u64, Vec<Kv>)> {
+        let memory = redb::backends::InMemoryBackend::new();
+        let bad = |e: std::io::Error| Error::Open(format!("{name}: {e}"));
+        memory.set_len(raw.len() as u64).map_err(bad)?;
+        memory.write(0, raw).map_err(bad)?;
+        let db = builder()
+            .create_with_backend(memory)
+            .map_err(|e| not_opened(name, e))?;
+        let gone = || Err(redb::StorageError::Corrupted("a copy is read once".into()).into());
+        let (mut rows, _) = Self::over(db, name, Box::new(gone))?;
+        let format = rows.with(|db| {
+            let txn = db.begin_read().map_err(failed)?;
+            let meta = txn.open_table(META).map_err(failed)?;
+            Ok(meta.get("format").map_err(failed)?.map_or(FORMAT, |v| v.value()))
+        })?;
+        let keys = rows.range(&Range::prefix(""))?;
+        Ok((format, keys.into_values().collect()))
     }
 
     pub fn over(db: Database, name: &str, again: Open) -> crate::kv::Result<(Self, Revision)> {

@@ -50,6 +50,44 @@ fn conforms_in_memory() {
 }
 
 #[test]
+fn a_copy_is_read_and_the_file_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state");
+    assert!(read_copy(&path).unwrap().is_none(), "no file is made");
+    assert!(!path.exists());
+    let store = Embedded::open(&path, Arc::new(TestClock::default())).unwrap();
+    let ops = vec![TxnOp::put("a", "1"), TxnOp::put("b", "2")];
+    let txn = Txn {
+        compares: vec![],
+        ops,
+    };
+    block_on(store.txn(txn)).unwrap();
+    let (there, _) = block_on(store.range(Range::prefix(""))).unwrap();
+    drop(store);
+    let before = std::fs::read(&path).unwrap();
+    let (format, rows) = read_copy(&path).unwrap().unwrap();
+    assert_eq!((format, rows.len()), (FORMAT, 2));
+    assert_eq!(rows, there);
+    assert!(std::fs::read(&path).unwrap() == before, "not a byte is changed");
+    // What a newer program wrote is refused, by both ways.
+    let db = rows::builder().open(&path).unwrap();
+    let txn = db.begin_write().unwrap();
+    let meta: redb::TableDefinition<&str, u64> = redb::TableDefinition::new("meta");
+    txn.open_table(meta).unwrap().insert("format", FORMAT + 1).unwrap();
+    txn.commit().unwrap();
+    drop(db);
+    let newer = [
+        read_copy(&path).map(drop).unwrap_err(),
+        Embedded::open(&path, Arc::new(TestClock::default()))
+            .map(drop)
+            .unwrap_err(),
+    ];
+    for e in newer {
+        assert!(e.to_string().contains(&format!("has format {}", FORMAT + 1)), "{e}");
+    }
+}
+
+#[test]
 fn survives_reopening_without_leased_keys() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state");

@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 pub const FILE: &str = "seal";
 
-const MAGIC: &[u8; 8] = b"SKEPSEAL";
-const VERSION: u32 = 1;
+pub const MAGIC: &[u8; 8] = b"SKEPSEAL";
+/// What is written, and all that is read.
+pub const VERSION: u32 = 1;
 /// AES-256-XTS in sectors of 4096 bytes.
 const CIPHER: u32 = 1;
 const TAG: usize = 16;
@@ -232,6 +233,20 @@ mod tests {
         let key = read(disk, Some(&keys))?;
         renew(disk, &keys)?;
         Ok(key)
+    }
+
+    #[test]
+    fn a_newer_seal_is_refused_and_stays() {
+        let disk = SimDisk::new();
+        drop(make(&disk, &keys(&[A])).unwrap());
+        let file = disk.open(FILE).unwrap();
+        for at in COPIES {
+            file.write_at(&(VERSION + 1).to_le_bytes(), at + 8).unwrap();
+        }
+        let before = disk.content(FILE);
+        let said = opened(&disk, &[A]).unwrap_err();
+        assert!(said.to_string().contains("of a newer program"), "{said}");
+        assert!(disk.content(FILE) == before);
     }
 
     #[test]

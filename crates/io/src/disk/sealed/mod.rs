@@ -15,7 +15,7 @@ mod envelope;
 mod queues;
 mod xts;
 
-pub use envelope::FILE;
+pub use envelope::{COPY, FILE, MAGIC, VERSION};
 
 use super::{AlignedVec, Disk, DiskFile, ReadQueue, Space, Write, WriteQueue};
 use crate::key_file::KeyFile;
