@@ -288,7 +288,7 @@ pub fn teller(pool: &IoCtx, objects: &[Object]) -> Tell {
             }
             // One that is under way, and the one after it.
             let heard = heard.wait_for(|n| *n >= mine);
-            drop(task::timeout(HEARD_WITHIN * 5, heard).await.map(drop));
+            let _ = task::timeout(HEARD_WITHIN * 5, heard).await.map(drop);
         })
     })
 }
