@@ -108,6 +108,14 @@ impl<P: Pool> Accounts<P> {
         self.get(&row("u", id)).await?.ok_or(Error::NoSuchUser)
     }
 
+    /// As it is now, whatever is remembered.
+    pub async fn user_now(&self, id: &str) -> Result<User> {
+        let row = row("u", id);
+        let seen = self.pool.look(USERS, Look::keys([&row]).fresh()).await?;
+        let user = seen.values.get(&row).map(User::from_bytes).transpose()?;
+        user.ok_or(Error::NoSuchUser)
+    }
+
     /// The first of these that is no user.
     pub async fn missing<'a>(&self, ids: impl IntoIterator<Item = &'a str>) -> Result<Option<&'a str>> {
         let ids: Vec<&str> = ids.into_iter().collect();

@@ -170,9 +170,22 @@ impl<P: Pool> Buckets<P> {
     }
 
     async fn find(&self, name: &str) -> Result<Option<Bucket>> {
-        let row = row(name);
-        let seen = self.pool.look(BUCKETS, Look::keys([&row])).await?;
-        Ok(seen.values.get(&row).map(Bucket::from_bytes).transpose()?)
+        self.found(&row(name), Look::keys([&row(name)])).await
+    }
+
+    /// As it is now, whatever is remembered.
+    async fn find_now(&self, name: &str) -> Result<Option<Bucket>> {
+        self.found(&row(name), Look::keys([&row(name)]).fresh()).await
+    }
+
+    async fn found(&self, row: &Bytes, look: Look) -> Result<Option<Bucket>> {
+        let seen = self.pool.look(BUCKETS, look).await?;
+        Ok(seen.values.get(row).map(Bucket::from_bytes).transpose()?)
+    }
+
+    /// As it is now, whatever is remembered.
+    pub async fn now(&self, name: &str) -> Result<Bucket> {
+        self.find_now(name).await?.ok_or(Error::NoSuchBucket)
     }
 
     pub async fn get(&self, name: &str) -> Result<Bucket> {
@@ -181,7 +194,17 @@ impl<P: Pool> Buckets<P> {
 
     /// The bucket with its settings, both of one moment.
     pub async fn known(&self, name: &str) -> Result<Known> {
-        let mut bucket = self.get(name).await?;
+        let bucket = self.get(name).await?;
+        self.with_settings(name, bucket).await
+    }
+
+    /// The same, as it is now.
+    pub async fn known_now(&self, name: &str) -> Result<Known> {
+        let bucket = self.now(name).await?;
+        self.with_settings(name, bucket).await
+    }
+
+    async fn with_settings(&self, name: &str, mut bucket: Bucket) -> Result<Known> {
         for _ in 0..TRIES_MAX {
             if bucket.settings == 0 {
                 let settings = Arc::default();
@@ -191,7 +214,7 @@ impl<P: Pool> Buckets<P> {
                 return Ok(Known { bucket, settings });
             }
             let rows = [&row(name), &settings_row(&bucket.id)];
-            let seen = self.pool.look(BUCKETS, Look::keys(rows)).await?;
+            let seen = self.pool.look(BUCKETS, Look::keys(rows).fresh()).await?;
             let now = seen.values.get(rows[0]).ok_or(Error::NoSuchBucket)?;
             let now = Bucket::from_bytes(now)?;
             let of = std::mem::replace(&mut bucket, now);
@@ -307,7 +330,7 @@ impl<P: Pool> Buckets<P> {
         owner: &str,
         (public_read, location, settings): (bool, &str, &Settings),
     ) -> Result<()> {
-        match self.find(name).await? {
+        match self.find_now(name).await? {
             Some(bucket) if bucket.owner == owner => return Err(Error::BucketYours),
             Some(_) => return Err(Error::BucketTaken),
             None => {}
@@ -409,7 +432,7 @@ impl<P: Pool> Buckets<P> {
     /// From now on this deletion cannot end, and what it has closed is opened.
     async fn take_back(&self, name: &str, marked: &Bucket) -> Result<()> {
         for _ in 0..TRIES_MAX {
-            let now = self.find(name).await?;
+            let now = self.find_now(name).await?;
             let mine = |b: &Bucket| b.id == marked.id && b.deleting != 0 && b.deletion == marked.deletion;
             let Some(now) = now.filter(mine) else { break };
             match self.replace(name, &now, |b| b.deleting = 0).await {
@@ -445,7 +468,7 @@ impl<P: Pool> Buckets<P> {
         let Phase::Closed { deletion } = seen.state.phase else {
             return Ok(());
         };
-        match self.find(name).await? {
+        match self.find_now(name).await? {
             Some(now) if now.id == id && (now.deleting == 0 || now.deletion != deletion) => {
                 self.index.reopen(seen).await
             }

@@ -289,7 +289,7 @@ impl<P: Pool> Expiry<P> {
                 if n > 0 && self.clock.now_ms() >= end {
                     return Ok(());
                 }
-                if self.buckets.get(name).await? != known.bucket {
+                if self.buckets.now(name).await? != known.bucket {
                     return Ok(());
                 }
                 let acting = joined(self.begin((name, known), some, &moving), done);

@@ -19,7 +19,7 @@ use crate::meters::Meters;
 use crate::objects::Objects;
 use crate::quota::{Limits, Quota};
 use crate::rate::Rates;
-use crate::remembered::{self, Memory, Remembered};
+use crate::remembered::{self, Memory, Object, Remembered};
 use crate::topics::Topics;
 use crate::usage::Usage;
 use crate::{Clock, Error, Result};
@@ -38,8 +38,8 @@ pub const META_POOL: &str = "s3.meta";
 /// Objects' bytes: may be erasure coded, if it is made before the first gateway.
 pub const DATA_POOL: &str = "s3.data";
 
-/// What each request asks for, and is remembered.
-const REMEMBERED: [&str; 2] = [USERS, BUCKETS];
+/// What each request asks for, and is remembered; of buckets not how far lifecycles are, and which indexes are to be removed.
+const REMEMBERED: [Object; 2] = [(USERS, b""), (BUCKETS, b"lx")];
 
 /// A pool as all that is served is made over it.
 type Store = Remembered<IoCtx>;
@@ -103,7 +103,7 @@ async fn meta(client: &Client, clock: &Clock) -> Result<(Store, Watching)> {
     accounts::ensure(&meta, COUNTS).await?;
     accounts::ensure(&meta, CLASSES).await?;
     let memory = Memory::new(clock.clone(), &REMEMBERED);
-    let tell = remembered::teller(&meta);
+    let tell = remembered::teller(&meta, &REMEMBERED);
     let store = Remembered::new(meta.clone(), memory.clone(), tell);
     Ok((store, Watching { meta, memory }))
 }
@@ -117,7 +117,7 @@ struct Watching {
 impl Watching {
     /// Until they are ended, with the gateway.
     fn begin(self) -> Vec<TaskHandle<()>> {
-        let one = |oid| task::spawn_local(remembered::watch(self.meta.clone(), self.memory.clone(), oid));
+        let one = |(oid, _): Object| task::spawn_local(remembered::watch(self.meta.clone(), self.memory.clone(), oid));
         REMEMBERED.into_iter().map(one).collect()
     }
 }

@@ -4,7 +4,8 @@
 //! in between takes the mark away, and then the completion reads again: no part that is referred to has become garbage.
 
 use crate::amount::Amount;
-use crate::data::{Claim, DataStore, Held, Stored};
+use crate::claims::{Claim, Held};
+use crate::data::{DataStore, Stored};
 use crate::index::{Position, Verdict};
 use crate::notify::What;
 use crate::objects::{Objects, Terms};

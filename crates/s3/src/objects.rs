@@ -4,7 +4,8 @@
 //! whole; conditions are judged in the same operation as the commit. What an entry stops referring to is named as garbage in that
 //! operation, too.
 
-use crate::data::{Claim, DataStore, Held, Stored};
+use crate::claims::{Claim, Held};
+use crate::data::{DataStore, Stored};
 use crate::history::{Deleted, Found, History, Stop, Versioning, Which};
 use crate::index::{Ahead, Index, Position, Verdict, View};
 use crate::notify::{self, Notice, What};

@@ -21,6 +21,8 @@ pub struct Look {
     pub page: Option<Span>,
     /// Another, at the same moment.
     pub beside: Option<Span>,
+    /// As it is now: not what is remembered of it.
+    pub fresh: bool,
 }
 
 /// Rows above `after` that begin with `prefix`, at most `max`.
@@ -91,6 +93,12 @@ impl Look {
             keys: keys.into_iter().cloned().collect(),
             ..Self::default()
         }
+    }
+
+    /// The same, as it is now.
+    pub fn fresh(mut self) -> Self {
+        self.fresh = true;
+        self
     }
 
     pub fn rows(after: &Bytes, prefix: &Bytes, max: u64) -> Self {

@@ -1,11 +1,13 @@
 //! Records of users and buckets, remembered: each request asks for the same few of them.
 //!
-//! Whoever changes such an object tells all that watch it (RADOS watch and notify), and has his answer when they have heard, or [`HEARD_WITHIN`] is over.
+//! Whoever changes such an object tells all that watch it (RADOS watch and notify), and has his answer when they have heard, or after some [`HEARD_WITHIN`]: what does not answer for so long is dead, or cut off.
 //!
 //! Invariants: nothing is remembered of an object that is not watched, nor for longer than [`GOOD_FOR`], whatever was not heard of. What was read before a
-//! change was heard of and comes after it is not remembered. A change that was begun is told of, also where nobody waits for it any more.
+//! change was heard of and comes after it is not remembered. A change that was begun is told of, also where nobody waits for it any more, unless the process ends.
+//! What must be as it is now is looked at by [`Look::fresh`].
 //!
-//! Bounds: [`LOOKS_MAX`] looks of each object, with [`BYTES_MAX`] bytes each; rows that are not there are not remembered by themselves, so that keys that are made up push nothing out.
+//! Bounds: [`LOOKS_MAX`] looks of each object, [`BYTES_MAX`] bytes of keys and rows; looks of rows that are not all there are not remembered, so that names that are made up push nothing out.
+//! One notify of an object is under way, and one waits: it is for all changes that were made meanwhile.
 
 use crate::rados::{Change, Look, Pool, Seen};
 use crate::{Clock, Error, Result};
@@ -17,6 +19,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync;
 
 /// How long what was read is good where a change of it was not heard of: the watch was lost, or it was changed by a program that does not tell.
 pub const GOOD_FOR: Duration = Duration::from_secs(10);
@@ -27,7 +30,7 @@ const DEAD_AFTER: Duration = Duration::from_secs(10);
 /// Until it is watched again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const LOOKS_MAX: usize = 4096;
-const BYTES_MAX: usize = 64 << 10;
+const BYTES_MAX: usize = 8 << 20;
 
 /// Says to all that watch an object that it was changed.
 pub type Tell = Arc<dyn Fn(&'static str) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -37,14 +40,22 @@ struct Kept {
     watched: bool,
     /// Grows with each change that was heard of.
     generation: u64,
-    /// By their rows: when they were read (monotonic), and what was seen.
-    looks: HashMap<BTreeSet<Bytes>, (Duration, Seen)>,
+    /// By their rows: when they were read, and what was seen.
+    looks: HashMap<BTreeSet<Bytes>, (At, Seen)>,
+    /// Of them all.
+    bytes: usize,
 }
+
+/// Monotonic, and milliseconds since 1970: the first stands still while a machine is suspended, the second may be set.
+type At = (Duration, u64);
+
+/// An object by its name, and the classes (first bytes) of rows that are not remembered and whose changes are nobody's business.
+pub type Object = (&'static str, &'static [u8]);
 
 /// What is remembered of some objects of one pool.
 pub struct Memory {
     clock: Clock,
-    objects: Vec<(&'static str, Mutex<Kept>)>,
+    objects: Vec<(Object, Mutex<Kept>)>,
 }
 
 /// What is known before a look.
@@ -54,22 +65,30 @@ enum Recalled {
     Unknown(u64),
 }
 
+fn is_of(classes: &[u8], row: &Bytes) -> bool {
+    row.first().is_some_and(|class| classes.contains(class))
+}
+
 impl Memory {
-    pub fn new(clock: Clock, objects: &[&'static str]) -> Arc<Self> {
-        let kept = |oid: &&'static str| (*oid, Mutex::default());
+    pub fn new(clock: Clock, objects: &[Object]) -> Arc<Self> {
+        let kept = |object: &Object| (*object, Mutex::default());
         Arc::new(Self {
             clock,
             objects: objects.iter().map(kept).collect(),
         })
     }
 
-    fn name(&self, oid: &str) -> Option<&'static str> {
-        let mut names = self.objects.iter().map(|(name, _)| *name);
-        names.find(|name| *name == oid)
+    fn at(&self) -> At {
+        (self.clock.monotonic(), self.clock.now_ms())
+    }
+
+    fn object(&self, oid: &str) -> Option<Object> {
+        let mut objects = self.objects.iter().map(|(object, _)| *object);
+        objects.find(|(name, _)| *name == oid)
     }
 
     fn kept(&self, oid: &str) -> Option<MutexGuard<'_, Kept>> {
-        let (_, kept) = self.objects.iter().find(|(name, _)| *name == oid)?;
+        let (_, kept) = self.objects.iter().find(|((name, _), _)| *name == oid)?;
         Some(kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -77,7 +96,7 @@ impl Memory {
     pub fn forget(&self, oid: &str) {
         if let Some(mut kept) = self.kept(oid) {
             kept.generation += 1;
-            kept.looks.clear();
+            kept.clear();
         }
     }
 
@@ -89,28 +108,53 @@ impl Memory {
         }
     }
 
-    fn recall(&self, oid: &str, keys: &BTreeSet<Bytes>) -> Option<Recalled> {
-        let now = self.clock.monotonic();
-        let kept = self.kept(oid).filter(|kept| kept.watched)?;
-        match kept.looks.get(keys) {
-            Some((at, seen)) if now.saturating_sub(*at) < GOOD_FOR => Some(Recalled::Seen(seen.clone())),
-            _ => Some(Recalled::Unknown(kept.generation)),
+    fn recall(&self, oid: &str, look: &Look) -> Option<Recalled> {
+        let (_, quiet) = self.object(oid)?;
+        let by_keys = look.page.is_none() && look.beside.is_none();
+        if !by_keys || look.keys.iter().any(|row| is_of(quiet, row)) {
+            return None;
         }
+        let now = self.at();
+        let kept = self.kept(oid).filter(|kept| kept.watched)?;
+        let known = kept.looks.get(&look.keys).filter(|(at, _)| !look.fresh && is_good(*at, now));
+        Some(match known {
+            Some((_, seen)) => Recalled::Seen(seen.clone()),
+            None => Recalled::Unknown(kept.generation),
+        })
     }
 
     /// `at`: when it was asked for.
-    fn keep(&self, oid: &str, (generation, at): (u64, Duration), keys: BTreeSet<Bytes>, seen: &Seen) {
-        let bytes = |(k, v): (&Bytes, &Bytes)| k.len() + v.len();
-        let large = seen.values.iter().map(bytes).sum::<usize>() > BYTES_MAX;
+    fn keep(&self, oid: &str, (generation, at): (u64, At), keys: BTreeSet<Bytes>, seen: &Seen) {
         let Some(mut kept) = self.kept(oid) else { return };
-        if large || seen.values.is_empty() || !kept.watched || kept.generation != generation {
+        let whole = keys.iter().all(|key| seen.values.contains_key(key));
+        if !whole || !kept.watched || kept.generation != generation {
             return;
         }
-        if kept.looks.len() >= LOOKS_MAX {
-            kept.looks.clear();
+        let bytes = |(k, v): (&Bytes, &Bytes)| 2 * k.len() + v.len();
+        let bytes = seen.values.iter().map(bytes).sum::<usize>();
+        if bytes > BYTES_MAX / 16 {
+            return;
         }
+        if kept.looks.len() >= LOOKS_MAX || kept.bytes + bytes > BYTES_MAX {
+            kept.clear();
+        }
+        // What was there already is counted twice: at most until all is cleared.
+        kept.bytes += bytes;
         kept.looks.insert(keys, (at, seen.clone()));
     }
+}
+
+impl Kept {
+    fn clear(&mut self) {
+        self.looks.clear();
+        self.bytes = 0;
+    }
+}
+
+/// Whether what was read `at` is good `now`.
+fn is_good(at: At, now: At) -> bool {
+    let wall = Duration::from_millis(now.1.abs_diff(at.1));
+    now.0.saturating_sub(at.0) < GOOD_FOR && wall < GOOD_FOR
 }
 
 /// A pool, of which some objects are remembered.
@@ -134,15 +178,14 @@ impl<P> Remembered<P> {
 
 impl<P: Pool> Pool for Remembered<P> {
     async fn look(&self, oid: &str, look: Look) -> Result<Seen> {
-        let by_keys = look.page.is_none() && look.beside.is_none();
-        let of = self.of.as_ref().filter(|_| by_keys);
-        let recalled = of.and_then(|(memory, _)| Some((memory, memory.recall(oid, &look.keys)?)));
+        let of = self.of.as_ref();
+        let recalled = of.and_then(|(memory, _)| Some((memory, memory.recall(oid, &look)?)));
         let (memory, generation) = match recalled {
             None => return self.pool.look(oid, look).await,
             Some((_, Recalled::Seen(seen))) => return Ok(seen),
             Some((memory, Recalled::Unknown(generation))) => (memory, generation),
         };
-        let (keys, at) = (look.keys.clone(), memory.clock.monotonic());
+        let (keys, at) = (look.keys.clone(), memory.at());
         let seen = self.pool.look(oid, look).await?;
         memory.keep(oid, (generation, at), keys, &seen);
         Ok(seen)
@@ -150,8 +193,11 @@ impl<P: Pool> Pool for Remembered<P> {
 
     async fn change(&self, oid: &str, change: Change) -> Result<()> {
         let of = self.of.as_ref();
-        let Some((name, (memory, tell))) = of.and_then(|of| Some((of.0.name(oid)?, of.clone()))) else {
-            return self.pool.change(oid, change).await;
+        let object = of.and_then(|of| Some((of.0.object(oid)?, of.clone())));
+        let mut rows = change.set.keys().chain(&change.unset);
+        let (name, (memory, tell)) = match object {
+            Some(((name, quiet), of)) if rows.any(|row| !is_of(quiet, row)) => (name, of),
+            _ => return self.pool.change(oid, change).await,
         };
         let pool = self.pool.clone();
         // A task of its own: it goes on where its request was cut off.
@@ -181,21 +227,82 @@ impl<P: Pool> Pool for Remembered<P> {
     }
 }
 
-/// Tells by notifies.
-pub fn teller(pool: &IoCtx) -> Tell {
+/// Of one object: how many changes there were, and up to which all have heard.
+struct Told {
+    asked: Mutex<Asked>,
+    heard: sync::watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Asked {
+    changes: u64,
+    /// A notify is under way.
+    telling: bool,
+}
+
+impl Told {
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells until there is nothing more to be told.
+    async fn run(&self, pool: &IoCtx, oid: &str) {
+        loop {
+            let upto = self.asked().changes;
+            notify(pool, oid).await;
+            self.heard.send_replace(upto);
+            let mut asked = self.asked();
+            if asked.changes == upto {
+                asked.telling = false;
+                return;
+            }
+        }
+    }
+}
+
+/// Tells by notifies of these objects.
+pub fn teller(pool: &IoCtx, objects: &[Object]) -> Tell {
+    let told = |(name, _): &Object| {
+        let told = Told {
+            asked: Mutex::default(),
+            heard: sync::watch::Sender::new(0),
+        };
+        (*name, Arc::new(told))
+    };
+    let told: HashMap<&'static str, Arc<Told>> = objects.iter().map(told).collect();
     let pool = pool.clone();
     Arc::new(move |oid| {
-        let pool = pool.clone();
+        let (pool, told) = (pool.clone(), told.get(oid).cloned());
         Box::pin(async move {
-            let told = pool.notify(oid, Bytes::new(), HEARD_WITHIN);
-            match task::timeout(HEARD_WITHIN * 2, told).await {
-                Ok(Ok(heard)) if heard.missed.is_empty() => {}
-                Ok(Ok(heard)) => tracing::debug!("s3: {} have not heard of a change of {oid}", heard.missed.len()),
-                Ok(Err(e)) => tracing::debug!("s3: a change of {oid} was not told: {e}"),
-                Err(_) => tracing::debug!("s3: a change of {oid} was not told in time"),
+            let Some(told) = told else { return };
+            let mut heard = told.heard.subscribe();
+            let (mine, begins) = {
+                let mut asked = told.asked();
+                asked.changes += 1;
+                let begins = !std::mem::replace(&mut asked.telling, true);
+                (asked.changes, begins)
+            };
+            if begins {
+                let told = told.clone();
+                drop(task::spawn_local(async move { told.run(&pool, oid).await }));
             }
+            // One that is under way, and the one after it.
+            let heard = heard.wait_for(|n| *n >= mine);
+            let _ = task::timeout(HEARD_WITHIN * 5, heard).await.map(drop);
         })
     })
+}
+
+async fn notify(pool: &IoCtx, oid: &str) {
+    let told = pool.notify(oid, Bytes::new(), HEARD_WITHIN);
+    let why = match task::timeout(HEARD_WITHIN * 2, told).await {
+        Ok(Ok(heard)) if heard.missed.is_empty() => return,
+        Ok(Ok(heard)) => format!("{} that watch it do not answer", heard.missed.len()),
+        Ok(Err(e)) => e.to_string(),
+        Err(_) => "no answer in time".into(),
+    };
+    let good_for = GOOD_FOR.as_secs();
+    tracing::warn!("s3: {oid} was changed, and not all gateways have heard it: they may go by what was before for {good_for} s ({why})");
 }
 
 /// Hears of changes of an object, until it is dropped.
@@ -206,8 +313,10 @@ pub async fn watch(pool: IoCtx, memory: Arc<Memory>, oid: &'static str) {
                 memory.set_watched(oid, true);
                 while let WatchEvent::Notify { notify_id, .. } = watch.next().await {
                     memory.forget(oid);
-                    if let Err(e) = watch.ack(notify_id, Bytes::new()).await {
-                        tracing::debug!("s3: who changed {oid} does not know that it was heard: {e}");
+                    // The next one has not to wait for long, nor the news that the watch is lost.
+                    let heard = task::timeout(HEARD_WITHIN, watch.ack(notify_id, Bytes::new())).await;
+                    if !matches!(heard, Ok(Ok(()))) {
+                        tracing::debug!("s3: who changed {oid} does not know that it was heard");
                     }
                 }
                 memory.set_watched(oid, false);
@@ -226,6 +335,7 @@ mod tests {
 
     const USERS: &str = "users";
     const OTHER: &str = "other";
+    const OBJECTS: [Object; 1] = [(USERS, b"q")];
 
     fn row(name: &str) -> Bytes {
         Bytes::copy_from_slice(name.as_bytes())
@@ -246,7 +356,7 @@ mod tests {
     impl Two {
         fn new() -> Self {
             let fake = Fake::new(7);
-            let memories = [0, 1].map(|_| Memory::new(fake.clock(), &[USERS]));
+            let memories = [0, 1].map(|_| Memory::new(fake.clock(), &OBJECTS));
             let told = Arc::<AtomicU64>::default();
             let (all, count) = (memories.clone(), told.clone());
             let tell: Tell = Arc::new(move |oid| {
@@ -326,8 +436,8 @@ mod tests {
     fn what_comes_after_a_change_was_heard_of_is_not_remembered() {
         let two = Two::new().watched();
         let memory = &two.memories[0];
-        let keys = BTreeSet::from([row("a")]);
-        let Some(Recalled::Unknown(generation)) = memory.recall(USERS, &keys) else {
+        let look = Look::keys([&row("a")]);
+        let Some(Recalled::Unknown(generation)) = memory.recall(USERS, &look) else {
             panic!("nothing was read");
         };
         memory.forget(USERS);
@@ -335,8 +445,8 @@ mod tests {
             values: [(row("a"), row("1"))].into(),
             ..Seen::default()
         };
-        memory.keep(USERS, (generation, Duration::ZERO), keys.clone(), &seen);
-        assert!(matches!(memory.recall(USERS, &keys), Some(Recalled::Unknown(_))));
+        memory.keep(USERS, (generation, memory.at()), look.keys.clone(), &seen);
+        assert!(matches!(memory.recall(USERS, &look), Some(Recalled::Unknown(_))));
     }
 
     #[test]
@@ -379,20 +489,66 @@ mod tests {
     }
 
     #[test]
+    fn what_must_be_as_it_is_now_is_looked_at() {
+        run(async {
+            let two = Two::new().watched();
+            two.change_unheard(USERS, "1").await;
+            assert_eq!(two.value(0, USERS).await, Some(row("1")));
+            two.change_unheard(USERS, "2").await;
+            let seen = two.gateways[0].look(USERS, Look::keys([&row("a")]).fresh()).await;
+            assert_eq!(seen.unwrap().values.get(&row("a")), Some(&row("2")));
+            assert_eq!(two.value(0, USERS).await, Some(row("2")), "that is remembered");
+        });
+    }
+
+    #[test]
+    fn rows_that_are_nobody_s_business_are_not_told_of() {
+        run(async {
+            let two = Two::new().watched();
+            two.change_unheard(USERS, "1").await;
+            assert_eq!(two.value(1, USERS).await, Some(row("1")));
+            let quiet = row("q1");
+            for value in ["1", "2"] {
+                let change = Change::default().setting(&quiet, row(value));
+                two.gateways[0].change(USERS, change).await.unwrap();
+                let seen = two.gateways[1].look(USERS, Look::keys([&quiet])).await;
+                assert_eq!(seen.unwrap().values.get(&quiet), Some(&row(value)));
+            }
+            assert_eq!(two.told.load(Ordering::Relaxed), 0);
+        });
+    }
+
+    #[test]
+    fn what_was_read_before_a_suspension_is_not_good() {
+        let second = Duration::from_secs(1);
+        let at = (second, 1_000_000);
+        assert!(is_good(at, (second * 2, 1_001_000)));
+        assert!(!is_good(at, (second + GOOD_FOR, 1_001_000)));
+        assert!(!is_good(at, (second, 1_000_000 + GOOD_FOR.as_millis() as u64)), "it was asleep");
+        assert!(!is_good(at, (second, 1)), "its clock was set back");
+    }
+
+    #[test]
     fn how_much_is_remembered_has_a_bound() {
         let two = Two::new().watched();
         let memory = &two.memories[0];
-        let seen = |value: Bytes| Seen {
-            values: [(row("a"), value)].into(),
-            ..Seen::default()
+        let keep = |name: &str, value: usize| {
+            let seen = Seen {
+                values: [(row(name), vec![0; value].into())].into(),
+                ..Seen::default()
+            };
+            memory.keep(USERS, (1, memory.at()), BTreeSet::from([row(name)]), &seen);
+            let kept = memory.kept(USERS).unwrap();
+            (kept.looks.len(), kept.bytes)
         };
         for n in 0..=LOOKS_MAX {
-            let keys = BTreeSet::from([row(&n.to_string())]);
-            memory.keep(USERS, (1, Duration::ZERO), keys, &seen(row("1")));
+            assert!(keep(&n.to_string(), 1).0 <= LOOKS_MAX);
         }
-        assert!(memory.kept(USERS).unwrap().looks.len() <= LOOKS_MAX);
-        let keys = BTreeSet::from([row("large")]);
-        memory.keep(USERS, (1, Duration::ZERO), keys.clone(), &seen(vec![0; BYTES_MAX].into()));
-        assert!(!memory.kept(USERS).unwrap().looks.contains_key(&keys));
+        assert!(memory.kept(USERS).unwrap().looks.len() < LOOKS_MAX, "it was cleared");
+        for n in 0..64 {
+            assert!(keep(&format!("large{n}"), BYTES_MAX / 20).1 <= BYTES_MAX);
+        }
+        let before = memory.kept(USERS).unwrap().looks.len();
+        assert_eq!(keep("too large", BYTES_MAX).0, before);
     }
 }

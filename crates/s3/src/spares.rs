@@ -5,10 +5,11 @@
 //!
 //! Bounds: [`BATCH`] and [`LOW`] of a shard and a place, [`SHARDS_MAX`] of those.
 
-use crate::data::{Claim, INTENT_MS};
+use crate::claims::{Claim, INTENT_MS};
 use crate::record::Place;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Made by one operation.
 pub const BATCH: usize = 16;
@@ -19,6 +20,8 @@ const BUSY: u32 = 8;
 const SPAN_MS: u64 = 1000;
 pub const IDLE_MS: u64 = 2000;
 const SHARDS_MAX: usize = 1024;
+/// One that is older is not given out: it ends by itself.
+const GOOD_FOR: Duration = Duration::from_millis(INTENT_MS / 4);
 
 /// Where claims are for: a shard of an index, and the place of the data.
 pub type Of = (String, Place);
@@ -36,9 +39,16 @@ struct Shard {
     before: u32,
 }
 
+#[derive(Default)]
+struct Inner {
+    shards: HashMap<Of, Shard>,
+    /// None are made any more.
+    ended: bool,
+}
+
 /// Clones are the same.
 #[derive(Clone, Default)]
-pub struct Spares(Arc<Mutex<HashMap<Of, Shard>>>);
+pub struct Spares(Arc<Mutex<Inner>>);
 
 /// What becomes of who asks.
 pub struct Taken {
@@ -48,12 +58,15 @@ pub struct Taken {
 }
 
 impl Spares {
-    fn shards(&self) -> MutexGuard<'_, HashMap<Of, Shard>> {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn take(&self, of: &Of, now: u64) -> Taken {
-        let mut shards = self.shards();
+    /// `now`: milliseconds since 1970, and monotonic.
+    pub fn take(&self, of: &Of, (now, monotonic): (u64, Duration)) -> Taken {
+        let mut inner = self.inner();
+        let ended = inner.ended;
+        let shards = &mut inner.shards;
         if shards.len() >= SHARDS_MAX && !shards.contains_key(of) {
             return Taken {
                 claim: None,
@@ -70,36 +83,39 @@ impl Spares {
         }
         shard.asked += 1;
         shard.last = now;
-        // An old one is not worth its renewal: it ends by itself.
-        while shard.claims.front().is_some_and(|c| c.until < now + INTENT_MS * 3 / 4) {
+        let is_old = |c: &Claim| monotonic.saturating_sub(c.made) > GOOD_FOR || !c.is_fresh(now);
+        while shard.claims.front().is_some_and(is_old) {
             shard.claims.pop_front();
         }
         let claim = shard.claims.pop_front();
         let busy = shard.asked.max(shard.before) >= BUSY;
-        let make = busy && !shard.making && shard.claims.len() <= LOW;
+        let make = busy && !ended && !shard.making && shard.claims.len() <= LOW;
         shard.making |= make;
         Taken { claim, make }
     }
 
-    /// Others were made, as many as there are; the key that they were made for may have moved to another shard.
-    pub fn made(&self, of: &Of, claims: Vec<Claim>) {
-        let mut shards = self.shards();
-        if let Some(shard) = shards.get_mut(of) {
+    /// Others were made, all of one shard: the key that they were made for may have moved to another. Those that there is no room for.
+    pub fn made(&self, of: &Of, claims: Vec<Claim>) -> Vec<Claim> {
+        let mut inner = self.inner();
+        let ended = inner.ended;
+        if let Some(shard) = inner.shards.get_mut(of) {
             shard.making = false;
         }
-        for claim in claims {
-            let of = (claim.shard.clone(), claim.place);
-            // Others end by themselves.
-            let Some(shard) = shards.get_mut(&of) else { continue };
-            if shard.claims.len() < BATCH + LOW {
-                shard.claims.push_back(claim);
+        let at = claims.first().map(|c| (c.shard.clone(), c.place));
+        match at.and_then(|at| inner.shards.get_mut(&at)) {
+            Some(shard) if !ended && shard.claims.len() <= LOW => {
+                shard.claims.extend(claims);
+                Vec::new()
             }
+            _ => claims,
         }
     }
 
-    /// Those that nobody has taken for a while, or all, by shards; they are not here any more.
+    /// Those that nobody has taken for a while, by shards; they are not here any more. `all`: at the end.
     pub fn idle(&self, now: u64, all: bool) -> Vec<Vec<Claim>> {
-        let mut shards = self.shards();
+        let mut inner = self.inner();
+        inner.ended |= all;
+        let shards = &mut inner.shards;
         let idle = |s: &Shard| all || now.abs_diff(s.last) >= IDLE_MS;
         let mut left = Vec::new();
         for shard in shards.values_mut().filter(|s| idle(s)) {

@@ -40,6 +40,8 @@ impl<P: Pool> Front<P> {
             return Err(invalid("a location has at most 64 bytes"));
         }
         let how = (public, location, &settings);
+        // Whoever is made under the name of one that was removed shall not find his bucket.
+        self.accounts.user_now(user).await?;
         self.buckets.create(&input.bucket, user, how).await?;
         Ok(CreateBucketOutput {
             location: Some(format!("/{}", input.bucket)),

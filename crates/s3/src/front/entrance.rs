@@ -91,7 +91,8 @@ fn names_one(query: &str, of: &[&str]) -> bool {
 
 /// Whether the body is an object's or a part's, which is stored as it comes; the library takes every other whole, as XML.
 fn stores(method: &Method, (path, by_host): (&str, bool), query: &str) -> bool {
-    let path = path.strip_prefix('/').unwrap_or(path);
+    let path = path_decoded(path).unwrap_or_default();
+    let path = path.strip_prefix('/').unwrap_or(&path);
     let key = match by_host {
         true => path,
         false => path.split_once('/').map_or("", |(_, key)| key),
@@ -307,7 +308,7 @@ mod tests {
         let put = |path, by_host, query| stores(&Method::PUT, (path, by_host), query);
         assert!(put("/b/k", false, ""));
         assert!(put("/b/k/", false, "partNumber=1&uploadId=acl"));
-        assert!(put("/k", true, "X-Amz-Signature=1"));
+        assert!(put("/k", true, "X-Amz-Signature=1") && put("/b%2Fk", false, ""));
         assert!(!put("/b", false, "") && !put("/b/", false, "policy") && !put("/", true, ""));
         assert!(!put("/b/k", false, "versionId=1&acl") && !put("/k", true, "legal%2Dhold="));
         assert!(!stores(&Method::POST, ("/b/k", false), "uploadId=1") && !stores(&Method::POST, ("/b", false), "delete"));

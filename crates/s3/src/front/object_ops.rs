@@ -317,7 +317,7 @@ impl<P: Pool> Front<P> {
         if self.clock.now_ms().abs_diff(begun) < KNOWN_FOR {
             return Ok(known);
         }
-        let now = self.buckets.known(name).await?;
+        let now = self.buckets.known_now(name).await?;
         match now.bucket.id == known.bucket.id {
             true => Ok(now),
             false => Err(Error::NoSuchBucket),

@@ -42,9 +42,7 @@ const COUNT_EVERY: Duration = Duration::from_secs(60);
 const EXPIRE_EVERY: Duration = Duration::from_secs(60 * 60);
 /// How often is looked for access logs that are to become objects.
 const ROLL_TICK: Duration = Duration::from_secs(1);
-/// How often is looked for claims that nobody takes.
-const RELEASE_EVERY: Duration = Duration::from_secs(1);
-/// How often is looked for shards that have grown.
+/// How often is looked for shards that have grown, and for claims that nobody takes.
 const TEND_EVERY: Duration = Duration::from_millis(250);
 
 /// How a gateway behaves.
@@ -105,7 +103,8 @@ pub async fn serve<P: Pool>(
     (collector, courier): (Collector<P>, Courier<P>),
     mut stop: watch::Receiver<bool>,
 ) {
-    let tending = task::spawn_local(tend(collector.index.clone()));
+    let data = collector.data.clone();
+    let tending = task::spawn_local(tend(collector.index.clone(), data.clone()));
     let counting = task::spawn_local(count(front.counter.clone(), collector.buckets.clone()));
     let flushing = task::spawn_local(flush(front.counter.clone()));
     let (last, usage) = (front.counter.clone(), front.usage.clone());
@@ -123,11 +122,9 @@ pub async fn serve<P: Pool>(
     let (gatherer, rest) = (courier.gatherer().clone(), courier.gatherer().clone());
     let gathering = task::spawn_local(async move { gatherer.run().await });
     let telling = task::spawn_local(async move { courier.run().await });
-    let data = collector.data.clone();
     let collector = Arc::new(collector);
     let collecting = task::spawn_local(collect(collector.clone()));
     let expiring = task::spawn_local(end_terms(collector));
-    let releasing = task::spawn_local(release(data.clone()));
     let entrance = Entrance::new(front, hosts, sites);
     let stopped = stop.clone();
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -154,20 +151,16 @@ pub async fn serve<P: Pool>(
     if task::timeout(STOP_WITHIN, ended).await.is_err() {
         tracing::info!("s3: requests under way are cut off");
     }
-    releasing.abort();
-    if task::timeout(STOP_WITHIN, data.release(true)).await.is_err() {
-        tracing::debug!("s3: claims that nobody has taken are left to end");
-    }
     gathering.abort();
     if task::timeout(STOP_WITHIN, rest.rest()).await.is_err() {
         tracing::info!("s3: events are left for another gateway");
     }
-    last_writes(last, logs, writing.zip(usage)).await;
+    last_writes((last, data), logs, writing.zip(usage)).await;
 }
 
-/// What was gathered of requests that have ended.
+/// What was gathered of requests that have ended, and what was made for others.
 async fn last_writes<P: Pool>(
-    counter: Counter<P>,
+    (counter, data): (Counter<P>, DataStore<P>),
     (mut rolling, front): (TaskHandle<()>, Front<P>),
     usage: Option<(TaskHandle<()>, Usage<P>)>,
 ) {
@@ -177,6 +170,9 @@ async fn last_writes<P: Pool>(
     }
     if task::timeout(STOP_WITHIN, front.roll_out()).await.is_err() {
         tracing::warn!("s3: access logs that were not put in time are lost");
+    }
+    if task::timeout(STOP_WITHIN, data.release(true)).await.is_err() {
+        tracing::debug!("s3: claims that nobody has taken are left to end");
     }
     if let Ok(Err(e)) = task::timeout(STOP_WITHIN, counter.flush()).await {
         tracing::warn!("s3: counts of buckets: {e}");
@@ -272,7 +268,7 @@ async fn http<P: Pool>(
     }
 }
 
-async fn tend<P: Pool>(index: Index<P>) {
+async fn tend<P: Pool>(index: Index<P>, data: DataStore<P>) {
     loop {
         task::sleep(TEND_EVERY).await;
         while let Some(shard) = index.grown() {
@@ -280,13 +276,6 @@ async fn tend<P: Pool>(index: Index<P>) {
                 tracing::warn!("s3: splitting {shard}: {e}");
             }
         }
-    }
-}
-
-/// Claims that were made and that nobody has taken.
-async fn release<P: Pool>(data: DataStore<P>) {
-    loop {
-        task::sleep(RELEASE_EVERY).await;
         data.release(false).await;
     }
 }
