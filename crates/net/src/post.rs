@@ -88,6 +88,17 @@ impl Url {
         })
     }
 
+    /// The same with this path, where it has none.
+    pub fn or_path(self, path: &str) -> Self {
+        if self.path != "/" {
+            return self;
+        }
+        Self {
+            path: path.to_string(),
+            ..self
+        }
+    }
+
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -284,6 +295,9 @@ mod tests {
         let v6 = Url::parse("http://[::1]:9093/").unwrap();
         assert_eq!((v6.host.as_str(), v6.authority().as_str()), ("::1", "[::1]:9093"));
         assert_eq!(Url::parse("http://a").unwrap().path, "/");
+        for (url, path) in [("http://a", "/x"), ("http://a/", "/x"), ("http://a/y?z", "/y?z")] {
+            assert_eq!(Url::parse(url).unwrap().or_path("/x").path, path);
+        }
         for wrong in ["", "a", "ftp://a/", "http://", "/x", "http://a b/"] {
             assert!(Url::parse(wrong).is_err(), "{wrong}");
         }

@@ -30,6 +30,7 @@ mod s3;
 mod settle;
 mod state;
 mod supervise;
+mod traces;
 
 pub use datadir::{AuthMode, DataDir, EtcdSettings, FORMAT, KeepFree, OsdSlot, Settings};
 pub use error::Error;

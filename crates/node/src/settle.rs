@@ -46,6 +46,8 @@ pub struct StartOptions {
     pub roles: Option<Vec<String>>,
     /// Where `/metrics` is served on the loopback address; 0: nowhere.
     pub metrics_port: u16,
+    /// The collector of traces, as a URL.
+    pub trace_to: Option<String>,
     /// Sets `mon_allow_pool_delete` in the cluster's configuration.
     pub allow_pool_delete: bool,
     /// Serves S3, in this run.

@@ -120,6 +120,7 @@ pub fn options(args: &args::Up) -> StartOptions {
         roles: (!args.roles.is_empty()).then(|| args.roles.clone()),
         allow_pool_delete: args.allow_pool_delete,
         metrics_port: args.metrics_port,
+        trace_to: args.trace_to.clone(),
         s3: s3(args),
         console: console(args),
         host: args.host.clone(),

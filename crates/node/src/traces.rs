@@ -1,0 +1,173 @@
+//! Takes what the OSDs of this process tell of operations to a collector of OpenTelemetry: OTLP over HTTP or HTTPS, as JSON
+//! (docs/decisions/0067-traces.md).
+//!
+//! Bounds: [`BATCH_MAX`] traces in a request, [`TRIES`] times [`WITHIN`] for each; behind it the queue of the OSDs
+//! ([`osd::TRACE_QUEUE`]), who drop what finds no room there. What is on its way when the process stops is lost.
+
+use crate::Error;
+use crate::role::Registries;
+use io::task;
+use metrics::{Counter, spec};
+use net::post::{self, Held, Trust, Url};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+const BATCH_MAX: usize = 512;
+/// What comes within it goes in one request.
+const GATHER: Duration = Duration::from_millis(500);
+const TRIES: u32 = 3;
+const WITHIN: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_secs(1);
+/// Where a URL has no path.
+const PATH: &str = "/v1/traces";
+
+metrics::table! {
+    /// The logger `traces`.
+    struct Perf {
+        exported: Counter = spec("Operations that the collector of traces has taken");
+        failed: Counter = spec("Operations that it has not taken, and that are lost to it");
+        refused_requests: Counter = spec("Requests that it did not answer, or refused");
+    }
+}
+
+/// Begins to; ends with the node. OSDs put their traces into what is returned.
+pub(crate) fn start(
+    url: &str,
+    host: &str,
+    stopped: &watch::Receiver<bool>,
+    registries: &Registries,
+) -> Result<osd::Traces, Error> {
+    let bad = |why: String| Error::Usage(format!("--trace-to: {why}"));
+    let url = Url::parse(url).map_err(bad)?.or_path(PATH);
+    let trust = match url.is_tls() {
+        true => Some(Trust::of_host().map_err(bad)?),
+        false => None,
+    };
+    let (out, queue) = mpsc::channel(osd::TRACE_QUEUE);
+    let perf = registries.of("traces").make("traces");
+    let courier = Courier {
+        url,
+        trust,
+        host: host.to_string(),
+        perf,
+        is_silent: false,
+    };
+    let mut stopped = stopped.clone();
+    let work = move || async move {
+        tokio::select! {
+            () = courier.work(queue) => {}
+            _ = stopped.wait_for(|s| *s) => {}
+        }
+    };
+    task::spawn_role("traces", work).map_err(Error::Thread)?;
+    tracing::info!(
+        "operations are told to a collector of traces: each slow one, and one of {} others",
+        osd::TRACED_ONE_OF
+    );
+    Ok(out)
+}
+
+struct Courier {
+    url: Url,
+    /// With HTTPS: read once, for the certificates of a host are many.
+    trust: Option<Trust>,
+    host: String,
+    perf: Arc<Perf>,
+    /// It was said that the collector takes nothing.
+    is_silent: bool,
+}
+
+impl Courier {
+    async fn work(mut self, mut queue: mpsc::Receiver<osd::Trace>) {
+        while let Some(first) = queue.recv().await {
+            task::sleep(GATHER).await;
+            let mut batch = vec![first];
+            while batch.len() < BATCH_MAX
+                && let Ok(more) = queue.try_recv()
+            {
+                batch.push(more);
+            }
+            let ended = self.deliver(&batch).await;
+            self.note(ended, batch.len() as u64);
+        }
+    }
+
+    async fn deliver(&self, batch: &[osd::Trace]) -> Result<(), String> {
+        let body = osd::otlp(batch, &self.host);
+        let mut said = String::new();
+        for nth in 0..TRIES {
+            if nth > 0 {
+                task::sleep(PAUSE * nth).await;
+            }
+            match task::timeout(WITHIN, self.post(body.clone())).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(why)) => said = why,
+                Err(_) => said = format!("no answer within {} s", WITHIN.as_secs()),
+            }
+            self.perf.refused_requests.inc();
+        }
+        Err(said)
+    }
+
+    async fn post(&self, body: String) -> Result<(), String> {
+        let to = post::addresses(&self.url).await?;
+        let held = Held {
+            within: WITHIN,
+            trust: self.trust.as_ref(),
+            to: &to,
+            own: true,
+        };
+        post::post_held(&self.url, "application/json", body, &held).await
+    }
+
+    /// Said once, until it is otherwise.
+    fn note(&mut self, ended: Result<(), String>, n: u64) {
+        match ended {
+            Ok(()) => {
+                self.perf.exported.add(n);
+                if std::mem::take(&mut self.is_silent) {
+                    tracing::info!("the collector of traces takes them again");
+                }
+            }
+            Err(why) => {
+                self.perf.failed.add(n);
+                if !std::mem::replace(&mut self.is_silent, true) {
+                    tracing::warn!("the collector of traces takes nothing, and traces are dropped until it does: {why}");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_that_cannot_be_are_refused() {
+        let (_stop, stopped) = watch::channel(false);
+        for url in ["", "collector", "grpc://collector:4317", "http://"] {
+            let found = start(url, "a", &stopped, &Registries::default());
+            let said = found.err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(said.starts_with("--trace-to: "), "{url}: {said}");
+        }
+    }
+
+    #[test]
+    fn it_is_said_once_and_counted_always() {
+        let mut courier = Courier {
+            url: Url::parse("http://a").unwrap(),
+            trust: None,
+            host: String::new(),
+            perf: Arc::default(),
+            is_silent: false,
+        };
+        courier.note(Err("away".into()), 5);
+        assert!(courier.is_silent);
+        courier.note(Err("away".into()), 2);
+        courier.note(Ok(()), 3);
+        assert!(!courier.is_silent);
+        assert_eq!((courier.perf.failed.get(), courier.perf.exported.get()), (7, 3));
+    }
+}
