@@ -113,7 +113,7 @@ class Host(Skep):
         """A command on this host; without one: Skep's own."""
         if command is None:
             osds = ['--osds', self.osds] if self.osds else []
-            command = [find_binary(), 'up', '--data', self.data, *osds, '--bind', self.ip, '--host', self.name,
+            command = [self.program or find_binary(), 'up', '--data', self.data, *osds, '--bind', self.ip, '--host', self.name,
                        '--allow-pool-delete', *self.etcd_options(), *self.first, *self.options]
         return within(self.netns, *command)
 

@@ -53,11 +53,12 @@ class Skep(Cluster):
         self.allow_pool_delete = allow_pool_delete
         self.port, self.msgr1_port, self.msgr1_first = free_port(), free_port(), msgr1_first
         self.proc = None
+        self.program = None                        # another one than that of the run
         super().__init__(self.data / 'ceph.conf')
 
     def argv(self):
         msgr1 = [] if '--no-msgr1' in self.options else ['--msgr1-port', self.msgr1_port]
-        return [find_binary(), 'up', '--data', self.data, '--osds', self.osds, '--auth', self.auth,
+        return [self.program or find_binary(), 'up', '--data', self.data, '--osds', self.osds, '--auth', self.auth,
                 '--mon-port', self.port, *msgr1, *['--msgr1-first'] * self.msgr1_first,
                 *['--allow-pool-delete'] * self.allow_pool_delete, *self.options]
 

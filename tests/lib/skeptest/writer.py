@@ -17,7 +17,7 @@ from skeptest.cluster import Cluster
 handle = connect(Cluster(sys.argv[2]))
 io = handle.open_ioctx(sys.argv[3])
 flight = {}
-version = 0
+version = int(sys.argv[4])
 out = sys.stdout
 SIZES = [100, 4096, 4096, 9000, 65536, 300000]
 while True:
@@ -38,12 +38,13 @@ def content(version):
     return (b'%010d' % version) * (SIZES[version % len(SIZES)] // 10)
 
 
-def start_writer(skep, pool, tmp_path):
+def start_writer(skep, pool, tmp_path, version=0):
+    """`version`: where it goes on, above all that were written before."""
     script, notes = tmp_path / 'writer.py', tmp_path / 'notes'
     script.write_text(WRITER)
     lib = str(pathlib.Path(__file__).parent.parent)
     with open(notes, 'ab') as f:
-        proc = skep.popen('/usr/bin/python3', '-u', script, lib, skep.conf, pool, stdin=subprocess.DEVNULL, stdout=f,
+        proc = skep.popen('/usr/bin/python3', '-u', script, lib, skep.conf, pool, version, stdin=subprocess.DEVNULL, stdout=f,
                           stderr=open(tmp_path / 'errors', 'ab'))
     return proc, notes
 
