@@ -35,6 +35,7 @@ mod reports;
 mod revocation;
 mod rights;
 mod shards;
+mod traces;
 
 const POOL: i64 = 1;
 const OBJECTS: usize = 8;
