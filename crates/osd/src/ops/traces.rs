@@ -9,17 +9,13 @@
 //!
 //! Bounds: [`QUEUE`] traces of all OSDs of a process, each with [`TEXT_MAX`] bytes of each name.
 
-use super::stages::{Passed, Whose, stages};
-use super::{InList, LiveOp};
-use crate::images;
-use crate::osd::Osd;
-use messages::osd::OpCode;
+use super::stages::{Passed, stages};
 use pg::Word;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use types::{EntityAddr, OsdId, PgId};
+use types::{EntityAddr, EntityName, OsdId, PgId, PoolId};
 
 /// Traces that wait for their way to the collector.
 pub const QUEUE: usize = 2048;
@@ -38,23 +34,34 @@ pub type Traces = mpsc::Sender<Trace>;
 /// One operation that has its answer. It keeps no message's buffer.
 #[derive(Debug, Clone)]
 pub struct Trace {
-    osd: OsdId,
-    pg: PgId,
-    pool: String,
-    whose: Whose,
-    object: String,
-    addr: EntityAddr,
-    tid: u64,
+    pub(crate) osd: OsdId,
+    pub(crate) pg: PgId,
+    pub(crate) pool: String,
+    pub(crate) object: String,
+    pub(crate) image: Option<ImageOf>,
+    pub(crate) client: EntityName,
+    pub(crate) addr: EntityAddr,
+    pub(crate) tid: u64,
     /// Its first operation, and how many there are.
-    op: &'static str,
-    ops: usize,
-    result: i32,
-    passed: Passed,
+    pub(crate) op: &'static str,
+    pub(crate) ops: usize,
+    pub(crate) is_write: bool,
+    pub(crate) result: i32,
+    pub(crate) passed: Passed,
     /// Since 1970.
-    began: Duration,
-    id: u128,
-    /// Of the whole operation; those of its stages follow it.
-    span: u64,
+    pub(crate) began: Duration,
+    /// Not zero.
+    pub(crate) id: u128,
+    /// Of the whole operation, not zero; those of its stages follow it.
+    pub(crate) span: u64,
+}
+
+/// An image, whose data may be in another pool than its name.
+#[derive(Debug, Clone)]
+pub struct ImageOf {
+    pub(crate) pool: PoolId,
+    pub(crate) namespace: String,
+    pub(crate) id: String,
 }
 
 /// Chooses what is told.
@@ -74,57 +81,21 @@ impl Tracer {
     }
 
     /// Whether one that took so long is told: each that is slow, and the first of every [`ONE_OF`].
-    fn wants(&mut self, took: Duration, slow: Duration) -> bool {
+    pub fn wants(&mut self, took: Duration, slow: Duration) -> bool {
         let drawn = self.seen % ONE_OF == 0;
         self.seen = self.seen.wrapping_add(1);
         drawn || took >= slow
     }
-}
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_MAX)]).into_owned()
-}
-
-impl Osd {
-    /// Tells the collector of an operation that has its answer just now, if it is to hear of it.
-    pub fn trace(&mut self, listed: &InList, image: Option<&images::Key>, passed: Passed, result: i32) {
-        if !self.tracer.is_on() {
-            return;
-        }
-        let slow = self.ops.past().limits().slow;
-        let took = passed.answered.saturating_sub(passed.since);
-        if !self.tracer.wants(took, slow) {
-            return;
-        }
-        let Some(place) = self.tracer.out.as_ref().and_then(|out| out.try_reserve().ok()) else {
-            return self.meters.osd.traces_dropped.inc();
-        };
-        let map = &self.placement.state.osdmap;
-        let made = listed.look(|op: &LiveOp| {
-            let whose = Whose::of(op.pg.pool, image, op.client.name, op.is_write);
-            Trace {
-                osd: self.id,
-                pg: op.pg,
-                pool: text(map.pool_name(op.pg.pool).unwrap_or_default().as_bytes()),
-                whose,
-                object: text(&op.oid),
-                addr: op.client.addr,
-                tid: op.tid,
-                op: op.first.and_then(OpCode::name).unwrap_or("none"),
-                ops: op.count,
-                result,
-                passed,
-                began: self.clock.wall().saturating_sub(took),
-                // Neither may be zero.
-                id: u128::from_le_bytes(self.random.bytes()) | 1,
-                span: (self.random.u64() | 4) & !3,
-            }
-        });
-        if let Some(trace) = made {
-            place.send(trace);
-            self.meters.osd.traces.inc();
-        }
+    /// Room for one; None: there is none, or nobody takes them any more.
+    pub fn room(&self) -> Option<mpsc::Permit<'_, Trace>> {
+        self.out.as_ref()?.try_reserve().ok()
     }
+}
+
+/// A name, cut before it is copied: a client may send long ones.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_MAX)]).into_owned()
 }
 
 fn words(name: &str, text: impl Into<String>) -> Value {
@@ -152,25 +123,25 @@ fn last(by: Option<Word>) -> (&'static str, Vec<Value>) {
 
 impl Trace {
     fn attributes(&self) -> Vec<Value> {
-        let w = &self.whose;
         let mut all = vec![
             number("ceph.osd", self.osd),
             words("ceph.pg", self.pg.to_string()),
             number("ceph.pool.id", self.pg.pool),
             words("ceph.pool.name", self.pool.as_str()),
             words("ceph.object", self.object.as_str()),
-            words("ceph.client", w.client.to_string()),
+            words("ceph.client", self.client.to_string()),
             words("ceph.client.address", self.addr.place_and_nonce()),
             number("ceph.tid", self.tid),
             words("ceph.op", self.op),
             number("ceph.op.count", self.ops),
-            words("ceph.op.kind", if w.is_write { "write" } else { "read" }),
+            words("ceph.op.kind", if self.is_write { "write" } else { "read" }),
             number("ceph.op.bytes", self.passed.bytes),
             number("ceph.result", self.result),
         ];
-        if !w.image.is_empty() {
-            all.push(words("ceph.image.id", text(&w.image)));
-            all.push(words("ceph.namespace", text(&w.namespace)));
+        if let Some(image) = &self.image {
+            all.push(words("ceph.image.id", image.id.as_str()));
+            all.push(number("ceph.image.pool.id", image.pool));
+            all.push(words("ceph.image.namespace", image.namespace.as_str()));
         }
         all
     }
@@ -234,7 +205,6 @@ pub fn otlp(traces: &[Trace], host: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::EntityName;
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -243,12 +213,14 @@ mod tests {
             osd,
             pg: PgId::new(1, 3),
             pool: "rbd".into(),
-            whose: Whose::of(3, None, EntityName::client(4123), true),
             object: "a".into(),
+            image: None,
+            client: EntityName::client(4123),
             addr: EntityAddr::BLANK,
             tid: 17,
             op: "writefull",
             ops: 1,
+            is_write: true,
             result,
             passed: Passed {
                 bytes: 4096,
@@ -331,6 +303,24 @@ mod tests {
         assert_eq!(told, 3);
         assert!(tracer.wants(MS(1), MS(10)), "the first of the next");
         assert!(!tracer.wants(MS(9), MS(10)) && tracer.wants(MS(10), MS(10)));
+    }
+
+    #[test]
+    fn an_image_is_named_with_its_pool() {
+        let image = ImageOf {
+            pool: 7,
+            namespace: "tenant".into(),
+            id: "abc".into(),
+        };
+        let of_image = Trace {
+            image: Some(image),
+            ..trace(0, None, 0)
+        };
+        let said = read(&[of_image]);
+        let whole = &said["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+        for (name, value) in [("id", "abc"), ("pool.id", "7"), ("namespace", "tenant")] {
+            assert_eq!(attribute(whole, &format!("ceph.image.{name}")).as_deref(), Some(value), "{name}");
+        }
     }
 
     #[test]
