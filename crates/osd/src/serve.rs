@@ -213,8 +213,7 @@ pub async fn serve(
     let mut stopped = pin!(stop.wait_for(|s| *s));
     let mut newer = pin!(next_state(state));
     let mut timer = pin!(io::task::sleep(Duration::ZERO));
-    // What the timer stands at.
-    let mut armed = None;
+    let mut armed = None; // what the timer stands at
     loop {
         let now = c.clock.monotonic();
         pulse.turned(now);
