@@ -66,7 +66,7 @@ fn form(name: &str, pools: &Value) -> Markup {
             }
             button type="submit" { "Look for " (SECONDS) " seconds" }
         }
-        p #about-what .quiet { "A pool, POOL/IMAGE, POOL/NAMESPACE/IMAGE, client.NUMBER or a client's address; empty: all that clients do." }
+        p.quiet #about-what { "A pool, POOL/IMAGE, POOL/NAMESPACE/IMAGE, client.NUMBER or a client's address; empty: all that clients do." }
     }
 }
 
