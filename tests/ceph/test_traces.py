@@ -171,3 +171,4 @@ def test_urls_that_cannot_be_are_refused(own):
     skep = own(options=['--trace-to', 'grpc://127.0.0.1:4317'])
     said = skep.cli(*skep.argv()[1:], check=None)
     assert said.returncode == 1 and '--trace-to: not a URL' in said.err, said
+    assert not skep.data.exists(), 'nothing is left behind'

@@ -82,9 +82,9 @@ impl Node {
         let access = MonitorAccess::default();
         let registries = Registries::default();
         let traces = match &options.trace_to {
-            Some(url) if settings.runs(OSD) => {
+            Some(to) if settings.runs(OSD) => {
                 let host = &platform.hostname;
-                Some(traces::start(url, host, &stopped, &registries)?)
+                Some(traces::start(to, host, &stopped, &registries)?)
             }
             _ => None,
         };

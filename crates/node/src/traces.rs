@@ -4,11 +4,11 @@
 //! Bounds: [`BATCH_MAX`] traces in a request, [`TRIES`] times [`WITHIN`] for each; behind it the queue of the OSDs
 //! ([`osd::TRACE_QUEUE`]), who drop what finds no room there. What is on its way when the process stops is lost.
 
-use crate::Error;
 use crate::role::Registries;
+use crate::{Error, TraceTo};
 use io::task;
 use metrics::{Counter, spec};
-use net::post::{self, Held, Trust, Url};
+use net::post::{self, Held};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -19,8 +19,6 @@ const GATHER: Duration = Duration::from_millis(500);
 const TRIES: u32 = 3;
 const WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
-/// Where a URL has no path.
-const PATH: &str = "/v1/traces";
 
 metrics::table! {
     /// The logger `traces`.
@@ -33,22 +31,15 @@ metrics::table! {
 
 /// Begins to; ends with the node. OSDs put their traces into what is returned.
 pub(crate) fn start(
-    url: &str,
+    to: &TraceTo,
     host: &str,
     stopped: &watch::Receiver<bool>,
     registries: &Registries,
 ) -> Result<osd::Traces, Error> {
-    let bad = |why: String| Error::Usage(format!("--trace-to: {why}"));
-    let url = Url::parse(url).map_err(bad)?.or_path(PATH);
-    let trust = match url.is_tls() {
-        true => Some(Trust::of_host().map_err(bad)?),
-        false => None,
-    };
     let (out, queue) = mpsc::channel(osd::TRACE_QUEUE);
     let perf = registries.of("traces").make("traces");
     let courier = Courier {
-        url,
-        trust,
+        to: to.clone(),
         host: host.to_string(),
         perf,
         is_silent: false,
@@ -69,9 +60,7 @@ pub(crate) fn start(
 }
 
 struct Courier {
-    url: Url,
-    /// With HTTPS: read once, for the certificates of a host are many.
-    trust: Option<Trust>,
+    to: TraceTo,
     host: String,
     perf: Arc<Perf>,
     /// It was said that the collector takes nothing.
@@ -111,14 +100,14 @@ impl Courier {
     }
 
     async fn post(&self, body: String) -> Result<(), String> {
-        let to = post::addresses(&self.url).await?;
+        let to = post::addresses(&self.to.url).await?;
         let held = Held {
             within: WITHIN,
-            trust: self.trust.as_ref(),
+            trust: self.to.trust.as_ref(),
             to: &to,
             own: true,
         };
-        post::post_held(&self.url, "application/json", body, &held).await
+        post::post_held(&self.to.url, "application/json", body, &held).await
     }
 
     /// Said once, until it is otherwise.
@@ -145,20 +134,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_that_cannot_be_are_refused() {
-        let (_stop, stopped) = watch::channel(false);
-        for url in ["", "collector", "grpc://collector:4317", "http://"] {
-            let found = start(url, "a", &stopped, &Registries::default());
-            let said = found.err().map(|e| e.to_string()).unwrap_or_default();
-            assert!(said.starts_with("--trace-to: "), "{url}: {said}");
-        }
-    }
-
-    #[test]
     fn it_is_said_once_and_counted_always() {
         let mut courier = Courier {
-            url: Url::parse("http://a").unwrap(),
-            trust: None,
+            to: TraceTo::parse("http://a").unwrap(),
             host: String::new(),
             perf: Arc::default(),
             is_silent: false,
