@@ -1,11 +1,13 @@
 //! Takes what the OSDs of this process tell of operations to a collector of OpenTelemetry: OTLP over HTTP or HTTPS, as JSON
 //! (docs/decisions/0067-traces.md).
 //!
-//! Bounds: [`BATCH_MAX`] traces in a request, [`TRIES`] times [`WITHIN`] for each; behind it the queue of the OSDs
+//! Bounds: [`BATCH_MAX`] traces in a request, at most [`TRIES`] times [`WITHIN`] for each; behind it the queue of the OSDs
 //! ([`osd::TRACE_QUEUE`]), who drop what finds no room there. What is on its way when the process stops is lost.
 
 use crate::role::Registries;
 use crate::{Error, TraceTo};
+use bytes::Bytes;
+use hyper::StatusCode;
 use io::task;
 use metrics::{Counter, spec};
 use net::post::{self, Held};
@@ -13,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
-const BATCH_MAX: usize = 512;
-/// What comes within it goes in one request.
+const BATCH_MAX: usize = 256;
+/// What comes within it goes in one request, where that is not full before.
 const GATHER: Duration = Duration::from_millis(500);
 const TRIES: u32 = 3;
 const WITHIN: Duration = Duration::from_secs(5);
@@ -23,8 +25,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 metrics::table! {
     /// The logger `traces`.
     struct Perf {
-        exported: Counter = spec("Operations that the collector of traces has taken");
-        failed: Counter = spec("Operations that it has not taken, and that are lost to it");
+        exported: Counter = spec("Operations of requests that the collector of traces has answered with 2xx");
+        failed: Counter = spec("Operations of all others, which are lost to it");
         refused_requests: Counter = spec("Requests that it did not answer, or refused");
     }
 }
@@ -59,6 +61,11 @@ pub(crate) fn start(
     Ok(out)
 }
 
+/// What OTLP names as answers after which the same may be sent again. What is refused otherwise would be refused again.
+fn passes(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 429 | 502..=504)
+}
+
 struct Courier {
     to: TraceTo,
     host: String,
@@ -70,7 +77,10 @@ struct Courier {
 impl Courier {
     async fn work(mut self, mut queue: mpsc::Receiver<osd::Trace>) {
         while let Some(first) = queue.recv().await {
-            task::sleep(GATHER).await;
+            // With enough for a request already, those behind it would only wait for room.
+            if queue.len() < BATCH_MAX {
+                task::sleep(GATHER).await;
+            }
             let mut batch = vec![first];
             while batch.len() < BATCH_MAX
                 && let Ok(more) = queue.try_recv()
@@ -83,23 +93,28 @@ impl Courier {
     }
 
     async fn deliver(&self, batch: &[osd::Trace]) -> Result<(), String> {
-        let body = osd::otlp(batch, &self.host);
+        let body = Bytes::from(osd::otlp(batch, &self.host));
         let mut said = String::new();
         for nth in 0..TRIES {
             if nth > 0 {
                 task::sleep(PAUSE * nth).await;
             }
-            match task::timeout(WITHIN, self.post(body.clone())).await {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(why)) => said = why,
-                Err(_) => said = format!("no answer within {} s", WITHIN.as_secs()),
-            }
+            let (why, is_passing) = match task::timeout(WITHIN, self.post(body.clone())).await {
+                Ok(Ok(status)) if status.is_success() => return Ok(()),
+                Ok(Ok(status)) => (format!("it answered {status}"), passes(status)),
+                Ok(Err(why)) => (why, true),
+                Err(_) => (format!("no answer within {} s", WITHIN.as_secs()), true),
+            };
             self.perf.refused_requests.inc();
+            said = why;
+            if !is_passing {
+                break;
+            }
         }
         Err(said)
     }
 
-    async fn post(&self, body: String) -> Result<(), String> {
+    async fn post(&self, body: Bytes) -> Result<StatusCode, String> {
         let to = post::addresses(&self.to.url).await?;
         let held = Held {
             within: WITHIN,
@@ -107,7 +122,7 @@ impl Courier {
             to: &to,
             own: true,
         };
-        post::post_held(&self.to.url, "application/json", body, &held).await
+        post::status_held(&self.to.url, "application/json", body, &held).await
     }
 
     /// Said once, until it is otherwise.
@@ -132,6 +147,17 @@ impl Courier {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_refused_for_good_is_not_sent_again() {
+        let again = |code| passes(StatusCode::from_u16(code).unwrap());
+        for code in [429, 502, 503, 504] {
+            assert!(again(code), "{code}");
+        }
+        for code in [301, 400, 401, 404, 413, 500, 501, 505] {
+            assert!(!again(code), "{code}");
+        }
+    }
 
     #[test]
     fn it_is_said_once_and_counted_always() {
