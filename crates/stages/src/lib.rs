@@ -36,6 +36,8 @@ pub struct Question<'a> {
     pub seconds: u64,
     /// How long each answer is waited for.
     pub within: Duration,
+    /// How long somebody waits for all of it: OSDs count no longer than that. None: as long as the answers may take.
+    pub all: Option<Duration>,
 }
 
 /// Which rows are asked about.
@@ -134,7 +136,11 @@ async fn ask(client: &Client, osds: &[OsdId], seconds: u64, within: Duration) ->
 /// Looks for the time that is asked for.
 pub async fn look(client: &Client, question: &Question<'_>) -> Result<Told, String> {
     let (about, seconds, within) = (&question.about, question.seconds, question.within);
-    let filter = filter(client, about).await?;
+    let filter = task::timeout(within, filter(client, about)).await;
+    let filter = filter.map_err(|_| {
+        let (name, s) = (question.name, within.as_secs());
+        format!("what {name} is was not found out within {s} s (its pool, the id of its image): `skep doctor`")
+    })??;
     let map = client.map().map_err(|e| e.to_string())?;
     let up: Vec<OsdId> = map.osd_ids().filter(|osd| map.is_up(*osd)).collect();
     if up.is_empty() {
@@ -143,16 +149,18 @@ pub async fn look(client: &Client, question: &Question<'_>) -> Result<Told, Stri
     // Longer than the questions to OSDs that hang may last.
     let rounds = up.len().div_ceil(AT_A_TIME) as u64;
     let kept = seconds + within.as_secs().max(1) * (2 + 2 * rounds);
+    let kept = question.all.map_or(kept, |all| kept.min(all.as_secs()));
     let before = ask(client, &up, kept, within).await;
     task::sleep(Duration::from_secs(seconds)).await;
-    let after = ask(client, &up, 1, within).await;
+    let has_told = |osd: &&OsdId| before.get(*osd).is_some_and(Result::is_ok);
+    let counted: Vec<OsdId> = up.iter().filter(has_told).copied().collect();
+    let mut after = ask(client, &counted, 1, within).await;
     let mut seen = Seen::default();
-    for (osd, told) in after {
-        match (before.get(&osd), told) {
-            (Some(Ok(first)), Ok(second)) => seen.add(osd, first, &second),
-            (Some(Err(why)), _) => seen.silent.push((osd, why.clone())),
-            (_, Err(why)) => seen.silent.push((osd, why)),
-            (None, Ok(_)) => {}
+    for (osd, first) in before {
+        match (first, after.remove(&osd)) {
+            (Ok(first), Some(Ok(second))) => seen.add(osd, &first, &second),
+            (Ok(_), Some(Err(why))) | (Err(why), _) => seen.silent.push((osd, why)),
+            (Ok(_), None) => {}
         }
     }
     for row in &mut seen.rows {

@@ -20,6 +20,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         about: about(args.what.as_deref()).map_err(Error::Usage)?,
         seconds: args.seconds,
         within,
+        all: None,
     };
     let told = io::task::block_on(async {
         let c = &args.cluster;
