@@ -1,4 +1,4 @@
-"""`dev/soak` for three minutes: all of its parts, and its report. Longer ones are run by hand."""
+"""`dev/soak` for three minutes: what of its parts finds time, and its report. Longer ones are run by hand."""
 import pathlib
 import re
 

@@ -9,8 +9,8 @@ import subprocess
 from skeptest.api import connect, in_child
 
 WRITER = r'''
-"""Writes versions of numbered objects without end; prints a line per acknowledged write."""
-import os, sys, hashlib
+"""Writes versions of numbered objects without end; prints a line per acknowledged write: object, version, when."""
+import os, sys, time
 sys.path.insert(0, sys.argv[1])
 from skeptest.api import connect
 from skeptest.cluster import Cluster
@@ -27,7 +27,7 @@ while True:
     if old:
         old[0].wait_for_complete()
         assert old[0].get_return_value() == 0, old[0].get_return_value()
-        out.write('%d %d\n' % (slot, old[1])); out.flush()
+        out.write('%d %d %.3f\n' % (slot, old[1], time.monotonic())); out.flush()
     data = (b'%010d' % version) * (SIZES[version % len(SIZES)] // 10)
     flight[slot] = (io.aio_write_full('slot-%d' % slot, data), version)
 '''
@@ -53,7 +53,7 @@ def check_notes(skep, pool, notes):
     """Every slot holds its last acknowledged version or a later one, whole."""
     acknowledged = {}
     for line in notes.read_text().splitlines():
-        slot, version = map(int, line.split())
+        slot, version = map(int, line.split()[:2])
         acknowledged[slot] = max(version, acknowledged.get(slot, 0))
 
     def read_all():
