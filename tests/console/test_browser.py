@@ -6,7 +6,7 @@ from skeptest.chromium import Chromium
 from skeptest.cluster import unique
 
 pytestmark = [pytest.mark.own, pytest.mark.cephx]
-PAGES = ['/', '/doctor', '/osds', '/pools', '/images', '/files', '/buckets', '/pgs', '/slow', '/log', '/nothing']
+PAGES = ['/', '/doctor', '/osds', '/pools', '/images', '/files', '/buckets', '/pgs', '/slow', '/why', '/why?look=1', '/log', '/nothing']
 LOOKS = [('light', 1280), ('dark', 1280), ('light', 400)]
 
 

@@ -1,16 +1,18 @@
 """Each page with what is really there, as the stock tools say it."""
 import json
+import re
+import subprocess
 
 import pytest
 
 from skeptest.cluster import unique
 from skeptest.console import Browser, entity, words
-from skeptest.run import wait_until
+from skeptest.run import end_group, wait_until
 from skeptest.s3 import Gateway, User
 from skeptest.s3 import admin as s3_admin
 
 pytestmark = [pytest.mark.own, pytest.mark.cephx]
-PAGES = ['/', '/doctor', '/osds', '/pools', '/images', '/files', '/pgs', '/slow', '/log']
+PAGES = ['/', '/doctor', '/osds', '/pools', '/images', '/files', '/pgs', '/slow', '/why', '/log']
 
 
 def test_every_page_answers_both(admin, reader):
@@ -89,6 +91,34 @@ def test_groups_logs_and_slow_operations(served, admin, reader, images):
     text = admin.read('/slow')
     assert 'osd_op(client.' in text and 'reached pg' in text
     assert "it takes osd 'allow *'" in reader.read('/slow')
+
+
+def test_why_it_is_slow(served, admin, reader, images):
+    name = unique('image')
+    spec = '%s/%s' % (images, name)
+    served.rbd('create', '--size', '64M', spec)
+    assert 'Look for 3 seconds' in admin.read('/why') and 'Where the time goes' not in admin.read('/why'), 'it looks when it is asked'
+    assert 'No operation was answered meanwhile.' in admin.read('/why', look='1', about=spec)
+    bench = served.popen('rbd', 'bench', '--io-type', 'write', '--io-size', '4K', '--io-threads', '4', '--io-total', '1T', '--io-pattern', 'rand',
+                         '--rbd_cache=false', spec, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: 'Kind A second' in admin.read('/why', look='1', about=spec), 60, 0.1, 'writes')
+        text = admin.read('/why', look='1', about=spec)
+        assert 'Operations: ' + spec in text and ' writes ' in text and ' 4.0 KiB ' in text and 'Until durable' in text, text
+        # The hop and the share of it, as `skep why` says it.
+        assert re.search(r'until (osd\.\d+ has it durable|writes are durable).* \d+\.\d % ', text), text
+        everybody = admin.get('/why', look='1').text
+        client = re.search(r'href="(/why\?look=1&amp;about=client\.\d+)"', everybody)[1].replace('&amp;', '&')
+        assert 'Kind A second' in words(admin.get(client).text)
+        assert 'href="/why?look=1&amp;about=' in admin.get('/image', pool=images, image=name).text
+    finally:
+        end_group(bench)
+        bench.wait(60)
+    assert 'Not shown: ' in admin.read('/why', look='1', about='none-such')
+    assert 'the servers know sessions' in admin.read('/why', look='1', about='client.admin')
+    evil = admin.get('/why', look='1', about='"><script>alert(1)</script>').text
+    assert '<script>alert' not in evil
+    assert "it takes osd 'allow *'" in reader.read('/why', look='1')
 
 
 def test_file_systems(served, admin):

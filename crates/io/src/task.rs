@@ -5,9 +5,11 @@
 
 use crate::group::Group;
 use crate::thread;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::task::Poll;
 use std::thread::JoinHandle;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -179,6 +181,34 @@ impl Background {
     }
 }
 
+/// What all of `work` answers, in its order, `at_once` at a time.
+pub async fn several<F: Future>(at_once: usize, work: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut work = work.into_iter().enumerate();
+    let (mut now, mut done) = (Vec::new(), Vec::new());
+    poll_fn(|cx| {
+        loop {
+            let room = at_once - now.len();
+            now.extend(work.by_ref().take(room).map(|(n, f)| (n, Box::pin(f))));
+            let under_way = now.len();
+            now.retain_mut(|(n, f): &mut (usize, Pin<Box<F>>)| match f.as_mut().poll(cx) {
+                Poll::Ready(said) => {
+                    done.push((*n, said));
+                    false
+                }
+                Poll::Pending => true,
+            });
+            match () {
+                () if under_way == 0 => return Poll::Ready(()),
+                () if now.len() == under_way => return Poll::Pending,
+                () => {}
+            }
+        }
+    })
+    .await;
+    done.sort_by_key(|(n, _)| *n);
+    done.into_iter().map(|(_, said)| said).collect()
+}
+
 /// Completes when the process is asked to end (SIGTERM, SIGINT); says which.
 pub async fn termination() -> io::Result<&'static str> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -216,6 +246,7 @@ impl Readable {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::io::{Read, Write};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
@@ -235,5 +266,26 @@ mod tests {
             }
         })
         .unwrap();
+    }
+
+    #[test]
+    fn several_at_a_time_and_no_more() {
+        let role = spawn_role("test", || async {
+            let (now, most) = (Cell::new(0), Cell::new(0));
+            let (now, most) = (&now, &most);
+            let work = (0..20_u32).map(|n| async move {
+                now.set(now.get() + 1);
+                most.set(most.get().max(now.get()));
+                for _ in 0..(20 - n) % 7 {
+                    yield_now().await;
+                }
+                now.set(now.get() - 1);
+                n
+            });
+            assert_eq!(several(4, work).await, (0..20).collect::<Vec<_>>());
+            assert_eq!(most.get(), 4);
+            assert!(several(4, Vec::<std::future::Ready<()>>::new()).await.is_empty());
+        });
+        role.unwrap().join().unwrap();
     }
 }

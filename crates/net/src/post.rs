@@ -88,6 +88,17 @@ impl Url {
         })
     }
 
+    /// The same with this path, where it has none.
+    pub fn or_path(self, path: &str) -> Self {
+        if self.path != "/" {
+            return self;
+        }
+        Self {
+            path: path.to_string(),
+            ..self
+        }
+    }
+
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -130,9 +141,9 @@ pub async fn post(url: &Url, content_type: &'static str, body: String) -> Result
             to: &to,
             own: true,
         };
-        exchange(url, content_type, body, &held).await
+        exchange(url, content_type, body.into(), &held).await
     });
-    told(url, asked.await.map_err(|_| WITHIN))
+    taken(url, told(url, asked.await.map_err(|_| WITHIN))?)
 }
 
 /// The same, held to more.
@@ -142,26 +153,39 @@ pub async fn post_held(
     body: String,
     held: &Held<'_>,
 ) -> Result<(), String> {
-    let asked = task::timeout(held.within, exchange(url, content_type, body, held)).await;
+    taken(url, status_held(url, content_type, body, held).await?)
+}
+
+/// The same for who looks at the status himself, whatever it is: an error is that there was no answer.
+pub async fn status_held(
+    url: &Url,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+    held: &Held<'_>,
+) -> Result<StatusCode, String> {
+    let asked = task::timeout(held.within, exchange(url, content_type, body.into(), held)).await;
     told(url, asked.map_err(|_| held.within))
 }
 
-/// What of an answer matters; none came within that time.
-fn told(url: &Url, answer: Result<Result<StatusCode, String>, Duration>) -> Result<(), String> {
+/// What was answered; none came within that time.
+fn told(url: &Url, answer: Result<Result<StatusCode, String>, Duration>) -> Result<StatusCode, String> {
     let place = url.place();
-    let status = answer
+    answer
         .map_err(|within| format!("no answer of {place} within {} s", within.as_secs()))?
-        .map_err(|e| format!("{place}: {e}"))?;
+        .map_err(|e| format!("{place}: {e}"))
+}
+
+fn taken(url: &Url, status: StatusCode) -> Result<(), String> {
     match status.is_success() {
         true => Ok(()),
-        false => Err(format!("{place} answered {status}")),
+        false => Err(format!("{} answered {status}", url.place())),
     }
 }
 
 async fn exchange(
     url: &Url,
     content_type: &'static str,
-    body: String,
+    body: Bytes,
     held: &Held<'_>,
 ) -> Result<StatusCode, String> {
     let wire = Wire::new(connect_to(held).await?);
@@ -176,7 +200,7 @@ async fn exchange(
         );
     }
     let request = request
-        .body(Full::new(Bytes::from(body)))
+        .body(Full::new(body))
         .map_err(|e| e.to_string())?;
     if !url.tls {
         return send(wire, request).await;
@@ -284,6 +308,9 @@ mod tests {
         let v6 = Url::parse("http://[::1]:9093/").unwrap();
         assert_eq!((v6.host.as_str(), v6.authority().as_str()), ("::1", "[::1]:9093"));
         assert_eq!(Url::parse("http://a").unwrap().path, "/");
+        for (url, path) in [("http://a", "/x"), ("http://a/", "/x"), ("http://a/y?z", "/y?z")] {
+            assert_eq!(Url::parse(url).unwrap().or_path("/x").path, path);
+        }
         for wrong in ["", "a", "ftp://a/", "http://", "/x", "http://a b/"] {
             assert!(Url::parse(wrong).is_err(), "{wrong}");
         }

@@ -34,8 +34,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const GATEWAY: &str = "s3.";
 const OPERATION: &str = "s3_operation.";
 const BUCKET: &str = "s3_bucket.";
-/// Loggers whose figures Ceph's boards look at.
-const LOGGERS: [&str; 7] = [
+/// Loggers whose figures Ceph's boards look at, and that of our traces.
+const LOGGERS: [&str; 8] = [
     "osd",
     "bluestore",
     "mon",
@@ -43,6 +43,7 @@ const LOGGERS: [&str; 7] = [
     "mds_server",
     "mds_sessions",
     "objecter",
+    "traces",
 ];
 /// The monitor has them of all OSDs.
 const OF_CLUSTER: [&str; 3] = ["osd_numpg", "osd_stat_bytes", "osd_stat_bytes_used"];

@@ -31,6 +31,8 @@ mod s3;
 mod settle;
 mod state;
 mod supervise;
+mod trace_to;
+mod traces;
 pub mod upgrade;
 
 pub use datadir::{AuthMode, DataDir, EtcdSettings, FORMAT, KeepFree, OsdSlot, Settings};
@@ -42,3 +44,4 @@ pub use node::{Node, watch_this_thread};
 pub use osd::MEMORY_MIN as OSD_MEMORY_MIN;
 pub use rebuild::{Rebuilt, rebuild};
 pub use settle::{ConsoleOptions, First, Msgr1Port, S3Options, StartOptions};
+pub use trace_to::TraceTo;

@@ -10,7 +10,7 @@ use crate::monitor;
 use crate::platform::Platform;
 use crate::role::{MonitorAccess, Plan, Registries, Role};
 use crate::supervise::{self, Board, Care, Supervised};
-use crate::{AuthMode, DataDir, Error, Settings, StartOptions, clients, copies, exporter, osds, state};
+use crate::{AuthMode, DataDir, Error, Settings, StartOptions, clients, copies, exporter, osds, state, traces};
 use auth::ConMode;
 use io::files::LockFile;
 use io::group::{self, Group};
@@ -81,6 +81,13 @@ impl Node {
         })?;
         let access = MonitorAccess::default();
         let registries = Registries::default();
+        let traces = match &options.trace_to {
+            Some(to) if settings.runs(OSD) => {
+                let host = &platform.hostname;
+                Some(traces::start(to, host, &stopped, &registries)?)
+            }
+            _ => None,
+        };
         let plan = Plan {
             dir,
             settings: &settings,
@@ -91,6 +98,7 @@ impl Node {
             audit: &audit,
             access: &access,
             registries: &registries,
+            traces,
         };
         let care = Care {
             cluster: cluster.clone(),

@@ -359,6 +359,7 @@ fn recipe(
     let connections_max = platform.connections_max(settings);
     let spare = settings.spare && store::device_of(&path).is_none();
     let msgr1 = monitor::msgr1(plan).map(net::Msgr1::anywhere);
+    let traces = plan.traces.clone();
     let (bind, cluster, auth, peers, platform) = (
         SocketAddr::new(settings.bind, 0),
         cluster.clone(),
@@ -375,6 +376,7 @@ fn recipe(
         auth: auth.clone(),
         cluster: cluster.clone(),
         peers: peers.clone(),
+        traces: traces.clone(),
         clock: platform.clock.clone(),
         random: platform.random.clone(),
         entropy: platform.entropy(),

@@ -62,6 +62,8 @@ pub(crate) struct Plan<'a> {
     pub access: &'a MonitorAccess,
     /// Where roles show what they count.
     pub registries: &'a Registries,
+    /// Where OSDs tell of operations.
+    pub traces: Option<osd::Traces>,
 }
 
 /// What the roles of this process count, by the names of the roles. Cheap to clone.

@@ -4,7 +4,7 @@
 
 use crate::datadir::{FORMAT_EMBEDDED, MON, OSD};
 use crate::platform::Platform;
-use crate::{AuthMode, DataDir, Error, EtcdSettings, FORMAT, KeepFree, Settings};
+use crate::{AuthMode, DataDir, Error, EtcdSettings, FORMAT, KeepFree, Settings, TraceTo};
 use cluster::bucket_name;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -46,6 +46,8 @@ pub struct StartOptions {
     pub roles: Option<Vec<String>>,
     /// Where `/metrics` is served on the loopback address; 0: nowhere.
     pub metrics_port: u16,
+    /// The collector of traces.
+    pub trace_to: Option<TraceTo>,
     /// Sets `mon_allow_pool_delete` in the cluster's configuration.
     pub allow_pool_delete: bool,
     /// Serves S3, in this run.

@@ -63,5 +63,6 @@ mod turns;
 mod waiting;
 
 pub use memory::{MEMORY_DEFAULT, MEMORY_MIN, Memory};
+pub use ops::traces::{ONE_OF as TRACED_ONE_OF, QUEUE as TRACE_QUEUE, Trace, Traces, otlp};
 pub use peers::Peers;
 pub use serve::{Config, Error, serve};

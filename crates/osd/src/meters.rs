@@ -63,6 +63,8 @@ metrics::table! {
         image_ops_uncounted: Counter = spec("Operations of images beyond those that are counted one by one");
         qos_backoffs: Counter = spec("Times that a client was told to hold back an object, since a limit was reached");
         scrub_bytes: Counter = spec("Bytes compared by scrubs").bytes();
+        traces: Counter = spec("Operations told to the collector of traces");
+        traces_dropped: Counter = spec("Operations that were to be told, and found no room");
     }
 }
 

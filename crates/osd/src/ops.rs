@@ -9,6 +9,7 @@
 pub mod history;
 pub mod shown;
 pub mod stages;
+pub mod traces;
 
 use bytes::Bytes;
 use history::{Done, History, Steps};

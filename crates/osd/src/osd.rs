@@ -12,6 +12,7 @@ use crate::membership::Membership;
 use crate::merging::Merges;
 use crate::meters::Meters;
 use crate::ops::stages::{Passed, Stages, Whose};
+use crate::ops::traces::Tracer;
 use crate::ops::{InList, LiveOp, Ops};
 use crate::pace::Latency;
 use crate::peering::Ahead;
@@ -91,6 +92,7 @@ pub struct Osd {
     pub ops: Ops,
     pub images: Images,
     pub stages: Stages,
+    pub tracer: Tracer,
     pub qos: Qos,
     pub bench: Option<Box<Bench>>,
     /// What somebody told this run of the OSD to go by, whatever the central configuration says.
@@ -177,6 +179,7 @@ impl Osd {
             ops: Ops::default(),
             images: Images::default(),
             stages: Stages::default(),
+            tracer: Tracer::default(),
             qos: Qos::default(),
             bench: None,
             told_options: BTreeMap::new(),
@@ -260,8 +263,9 @@ impl Osd {
             if let Some(charged) = op.charged {
                 self.qos.answered(charged, out_bytes);
             }
-            if self.stages.is_on() {
-                self.count_stages(op, permit, u64::from(op.in_bytes) + out_bytes, now);
+            if self.stages.is_on() || self.tracer.is_on() {
+                let bytes = u64::from(op.in_bytes) + out_bytes;
+                self.tell_stages(op, permit, (bytes, reply.result), now);
             }
             if let Some(image) = &op.image {
                 let done = images::Done {
@@ -277,22 +281,36 @@ impl Osd {
         }
     }
 
-    fn count_stages(&mut self, op: &InFlight, permit: &Permit, bytes: u64, now: Duration) {
-        let is_write = op.flags & flag::WRITE != 0;
-        let of = |live: &LiveOp| {
-            let whose = Whose::of(live.pg.pool, op.image.as_ref(), live.client.name, is_write);
-            (whose, live.client.addr, live.reached_pg)
+    /// To whoever has asked where operations spend their time, and to the collector of traces.
+    fn tell_stages(
+        &mut self,
+        op: &InFlight,
+        permit: &Permit,
+        (bytes, result): (u64, i32),
+        now: Duration,
+    ) {
+        let Some(listed) = &op.listed else { return };
+        let Some(reached_pg) = listed.look(|live| live.reached_pg) else {
+            return;
         };
-        if let Some((whose, addr, reached_pg)) = op.listed.as_ref().and_then(|listed| listed.look(of)) {
-            let passed = Passed {
-                bytes,
-                since: op.since,
-                reached_pg,
-                executed: permit.executed,
-                answered: now,
-                last: permit.last,
+        let passed = Passed {
+            bytes,
+            since: op.since,
+            reached_pg,
+            executed: permit.executed,
+            answered: now,
+            last: permit.last,
+        };
+        self.trace(listed, op.image.as_ref(), passed, result);
+        if self.stages.is_on() {
+            let is_write = op.flags & flag::WRITE != 0;
+            let of = |live: &LiveOp| {
+                let whose = Whose::of(live.pg.pool, op.image.as_ref(), live.client.name, is_write);
+                (whose, live.client.addr)
             };
-            self.stages.count(whose, addr, &passed);
+            if let Some((whose, addr)) = listed.look(of) {
+                self.stages.count(whose, addr, &passed);
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use crate::membership::{Membership, MembershipParts};
 use crate::memory::Memory;
 use crate::meters::Meters;
 use crate::modes;
+use crate::ops::traces::{Tracer, Traces};
 use crate::osd::{Osd, Parts, Spare};
 use crate::peers::Peers;
 use crate::pulse::{self, Pulse, PulseParts};
@@ -59,6 +60,8 @@ pub struct Config {
     pub auth: Arc<dyn Authenticator>,
     pub cluster: ClusterHandle,
     pub peers: Peers,
+    /// Where some operations are told as traces; None: nowhere.
+    pub traces: Option<Traces>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
     /// Randomness for handshakes.
@@ -189,6 +192,7 @@ pub async fn serve(
         shared: pulse.clone(),
     });
     osd.beating = Some(beating.map_err(Error::Pulse)?);
+    osd.tracer = Tracer::new(c.traces.clone());
     osd.want_peers();
     osd.settle_slots();
     osd.store.engine.kick();
@@ -209,8 +213,7 @@ pub async fn serve(
     let mut stopped = pin!(stop.wait_for(|s| *s));
     let mut newer = pin!(next_state(state));
     let mut timer = pin!(io::task::sleep(Duration::ZERO));
-    // What the timer stands at.
-    let mut armed = None;
+    let mut armed = None; // what the timer stands at
     loop {
         let now = c.clock.monotonic();
         pulse.turned(now);

@@ -35,6 +35,7 @@ mod reports;
 mod revocation;
 mod rights;
 mod shards;
+mod traces;
 
 const POOL: i64 = 1;
 const OBJECTS: usize = 8;
@@ -454,6 +455,7 @@ async fn start_osd(rig: &Rig, id: i32, dir: &str) -> Loop {
         auth: Arc::new(AllowNone),
         cluster: rig.cluster.clone(),
         peers: Peers::default(),
+        traces: None,
         clock: SystemClock::shared(),
         random: SystemRandom::shared(),
         entropy: net::entropy(SystemRandom::shared()),

@@ -280,6 +280,7 @@ impl Cluster {
             msgr1: None,
             auth: Arc::new(AllowNone),
             cluster,
+            traces: None,
             peers: osd::Peers::over(self.lanes.borrow().clone().unwrap_or_default()),
             clock: node.clock.clone(),
             random: random.clone(),

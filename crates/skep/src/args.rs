@@ -180,6 +180,9 @@ pub struct Up {
     /// Port of /metrics for Prometheus, on the loopback address alone; 0: none. One that is taken is warned of
     #[arg(long, value_name = "PORT", default_value_t = 9283)]
     pub metrics_port: u16,
+    /// Collector of OpenTelemetry that gets slow operations of the OSDs, and one of 1000 others, as traces (OTLP over HTTP, JSON), e.g. http://HOST:4318
+    #[arg(long, value_name = "URL")]
+    pub trace_to: Option<String>,
     /// Serve S3, too (`skep s3 user create NAME` makes a user and prints the keys)
     #[cfg(feature = "s3")]
     #[arg(long)]

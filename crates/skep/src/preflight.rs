@@ -7,7 +7,7 @@ use node::preflight::{Finding, Verdict};
 use std::time::Duration;
 
 pub fn run(args: &args::Preflight) -> Result<(), Error> {
-    let (dir, options) = (args.up.place.dir(), crate::up::options(&args.up));
+    let (dir, options) = (args.up.place.dir(), crate::up::options(&args.up)?);
     let probe = Duration::from_secs(args.seconds);
     let found = io::task::block_on(node::preflight::preflight(&dir, &options, probe));
     let found = found.map_err(|source| Error::Io {

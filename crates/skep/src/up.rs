@@ -2,7 +2,7 @@
 
 use crate::{args, service};
 use indicatif::{ProgressBar, ProgressStyle};
-use node::{AuthMode, DataDir, Error, First, Msgr1Port, Node, StartOptions};
+use node::{AuthMode, DataDir, Error, First, Msgr1Port, Node, StartOptions, TraceTo};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub fn run(args: &args::Up) -> Result<(), Error> {
+    // First: what cannot be meant leaves nothing behind.
+    let options = options(args)?;
     let dir = DataDir::create(&args.place.dir())?;
-    let options = options(args);
     let s3 = options.s3.as_ref().map(|s3| {
         let scheme = if s3.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", s3.listen)
@@ -87,8 +88,8 @@ async fn asked_to_end(starting: &AtomicBool) -> std::io::Result<&'static str> {
 }
 
 /// What the command line says of the node.
-pub fn options(args: &args::Up) -> StartOptions {
-    StartOptions {
+pub fn options(args: &args::Up) -> Result<StartOptions, Error> {
+    Ok(StartOptions {
         osds: args.osds,
         devices: args.device.clone(),
         bind: args.bind,
@@ -120,6 +121,7 @@ pub fn options(args: &args::Up) -> StartOptions {
         roles: (!args.roles.is_empty()).then(|| args.roles.clone()),
         allow_pool_delete: args.allow_pool_delete,
         metrics_port: args.metrics_port,
+        trace_to: args.trace_to.as_deref().map(TraceTo::parse).transpose()?,
         s3: s3(args),
         console: console(args),
         host: args.host.clone(),
@@ -129,7 +131,7 @@ pub fn options(args: &args::Up) -> StartOptions {
             (_, true) => First::Join,
             _ => First::Unsaid,
         },
-    }
+    })
 }
 
 #[cfg(feature = "s3")]

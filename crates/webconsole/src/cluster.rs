@@ -4,9 +4,7 @@ use client::{Client, Target};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::task::Poll;
+use std::future::Future;
 use std::time::Duration;
 use types::Errno;
 
@@ -57,34 +55,6 @@ pub async fn tell(client: &Client, osd: i32, prefix: &str) -> Asked {
 
 fn parsed<T: DeserializeOwned>(prefix: &str, output: &[u8]) -> Asked<T> {
     serde_json::from_slice(output).map_err(|_| format!("{prefix}: an answer that is not understood"))
-}
-
-/// What all of `work` answers, in its order, `at_once` at a time.
-pub async fn several<F: Future>(at_once: usize, work: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut work = work.into_iter().enumerate();
-    let (mut now, mut done) = (Vec::new(), Vec::new());
-    poll_fn(|cx| {
-        loop {
-            let room = at_once - now.len();
-            now.extend(work.by_ref().take(room).map(|(n, f)| (n, Box::pin(f))));
-            let under_way = now.len();
-            now.retain_mut(|(n, f): &mut (usize, Pin<Box<F>>)| match f.as_mut().poll(cx) {
-                Poll::Ready(said) => {
-                    done.push((*n, said));
-                    false
-                }
-                Poll::Pending => true,
-            });
-            match () {
-                () if under_way == 0 => return Poll::Ready(()),
-                () if now.len() == under_way => return Poll::Pending,
-                () => {}
-            }
-        }
-    })
-    .await;
-    done.sort_by_key(|(n, _)| *n);
-    done.into_iter().map(|(_, said)| said).collect()
 }
 
 /// Why it cannot be said that a change was made.
@@ -156,7 +126,6 @@ impl Peek for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
 
     #[test]
     fn no_answer_is_not_a_refusal() {
@@ -165,26 +134,5 @@ mod tests {
         assert!(said(client::Error::Closed).starts_with("Whether it was done is not known"));
         assert!(said(client::Error::refused(-17, "x")).starts_with("It was not done"));
         assert!(said(client::Error::Busy).starts_with("It was not done"));
-    }
-
-    #[test]
-    fn several_at_a_time_and_no_more() {
-        let role = io::task::spawn_role("test", || async {
-            let (now, most) = (Cell::new(0), Cell::new(0));
-            let (now, most) = (&now, &most);
-            let work = (0..20_u32).map(|n| async move {
-                now.set(now.get() + 1);
-                most.set(most.get().max(now.get()));
-                for _ in 0..(20 - n) % 7 {
-                    io::task::yield_now().await;
-                }
-                now.set(now.get() - 1);
-                n
-            });
-            assert_eq!(several(4, work).await, (0..20).collect::<Vec<_>>());
-            assert_eq!(most.get(), 4);
-            assert!(several(4, Vec::<std::future::Ready<()>>::new()).await.is_empty());
-        });
-        role.unwrap().join().unwrap();
     }
 }

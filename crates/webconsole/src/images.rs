@@ -3,7 +3,7 @@
 //! Bound: [`OPEN_MAX`] images of a page are looked at, [`AT_ONCE`] at a time.
 
 use crate::acts::{ImageStep, Place, Seen};
-use crate::cluster::{Asked, Trouble, WITHIN, several};
+use crate::cluster::{Asked, Trouble, WITHIN};
 use client::{Client, IoCtx};
 use io::task;
 use rbd::directory::NewImage;
@@ -77,7 +77,7 @@ pub async fn list(io: &IoCtx, first: usize) -> Asked<Listing> {
         let header = header::read(io, &names::header(&id)).await.ok();
         Listed { name, header }
     });
-    let shown = several(AT_ONCE, read).await;
+    let shown = task::several(AT_ONCE, read).await;
     Ok(Listing { total, shown })
 }
 

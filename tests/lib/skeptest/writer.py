@@ -9,15 +9,15 @@ import subprocess
 from skeptest.api import connect, in_child
 
 WRITER = r'''
-"""Writes versions of numbered objects without end; prints a line per acknowledged write."""
-import os, sys, hashlib
+"""Writes versions of numbered objects without end; prints a line per acknowledged write: object, version, when."""
+import os, sys, time
 sys.path.insert(0, sys.argv[1])
 from skeptest.api import connect
 from skeptest.cluster import Cluster
 handle = connect(Cluster(sys.argv[2]))
 io = handle.open_ioctx(sys.argv[3])
 flight = {}
-version = 0
+version = int(sys.argv[4])
 out = sys.stdout
 SIZES = [100, 4096, 4096, 9000, 65536, 300000]
 while True:
@@ -27,7 +27,7 @@ while True:
     if old:
         old[0].wait_for_complete()
         assert old[0].get_return_value() == 0, old[0].get_return_value()
-        out.write('%d %d\n' % (slot, old[1])); out.flush()
+        out.write('%d %d %.3f\n' % (slot, old[1], time.monotonic())); out.flush()
     data = (b'%010d' % version) * (SIZES[version % len(SIZES)] // 10)
     flight[slot] = (io.aio_write_full('slot-%d' % slot, data), version)
 '''
@@ -38,12 +38,13 @@ def content(version):
     return (b'%010d' % version) * (SIZES[version % len(SIZES)] // 10)
 
 
-def start_writer(skep, pool, tmp_path):
+def start_writer(skep, pool, tmp_path, version=0):
+    """`version`: where it goes on, above all that were written before."""
     script, notes = tmp_path / 'writer.py', tmp_path / 'notes'
     script.write_text(WRITER)
     lib = str(pathlib.Path(__file__).parent.parent)
     with open(notes, 'ab') as f:
-        proc = skep.popen('/usr/bin/python3', '-u', script, lib, skep.conf, pool, stdin=subprocess.DEVNULL, stdout=f,
+        proc = skep.popen('/usr/bin/python3', '-u', script, lib, skep.conf, pool, version, stdin=subprocess.DEVNULL, stdout=f,
                           stderr=open(tmp_path / 'errors', 'ab'))
     return proc, notes
 
@@ -52,7 +53,7 @@ def check_notes(skep, pool, notes):
     """Every slot holds its last acknowledged version or a later one, whole."""
     acknowledged = {}
     for line in notes.read_text().splitlines():
-        slot, version = map(int, line.split())
+        slot, version = map(int, line.split()[:2])
         acknowledged[slot] = max(version, acknowledged.get(slot, 0))
 
     def read_all():

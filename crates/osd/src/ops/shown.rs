@@ -1,9 +1,12 @@
 //! What is told of clients' operations: in reports, and to who asks this OSD.
 
 use super::history::{Done, Limits};
+use super::stages::Passed;
+use super::traces::{self, ImageOf, Trace};
 use super::{InList, LiveOp, text};
+use crate::images;
 use crate::osd::Osd;
-use messages::osd::{MOSDOp, flag};
+use messages::osd::{MOSDOp, OpCode, flag};
 use pg::Client;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -49,6 +52,52 @@ impl Osd {
             is_write: op.flags & flag::WRITE != 0,
             reached_pg: None,
         })
+    }
+
+    /// Tells the collector of traces of an operation that has its answer just now, if it is to hear of it.
+    pub fn trace(&mut self, listed: &InList, image: Option<&images::Key>, passed: Passed, result: i32) {
+        if !self.tracer.is_on() {
+            return;
+        }
+        let slow = self.ops.past().limits().slow;
+        let took = passed.answered.saturating_sub(passed.since);
+        if !self.tracer.wants(took, slow) {
+            return;
+        }
+        let Some(room) = self.tracer.room() else {
+            return self.meters.osd.traces_dropped.inc();
+        };
+        let map = &self.placement.state.osdmap;
+        let image = image.map(|key| {
+            let (pool, namespace, id) = key.parts();
+            ImageOf {
+                pool,
+                namespace: traces::text(namespace),
+                id: traces::text(id),
+            }
+        });
+        let made = listed.look(|op| Trace {
+            osd: self.id,
+            pg: op.pg,
+            pool: traces::text(map.pool_name(op.pg.pool).unwrap_or_default().as_bytes()),
+            image,
+            client: op.client.name,
+            is_write: op.is_write,
+            object: traces::text(&op.oid),
+            addr: op.client.addr,
+            tid: op.tid,
+            op: op.first.and_then(OpCode::name).unwrap_or("none"),
+            ops: op.count,
+            result,
+            passed,
+            began: self.clock.wall().saturating_sub(took),
+            id: u128::from_le_bytes(self.random.bytes()) | 1,
+            span: (self.random.u64() | 4) & !3,
+        });
+        if let Some(trace) = made {
+            room.send(trace);
+            self.meters.osd.traces.inc();
+        }
     }
 
     /// What an operation waits for, read off the state that it finds.

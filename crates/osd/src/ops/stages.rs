@@ -38,7 +38,7 @@ pub struct Passed {
 }
 
 /// The stages of one operation: until its PG has it, until it is executed, until its answer may go.
-fn stages(p: &Passed) -> [Duration; 3] {
+pub(super) fn stages(p: &Passed) -> [Duration; 3] {
     let reached = p.reached_pg.unwrap_or(p.answered).clamp(p.since, p.answered);
     let executed = p.executed.unwrap_or(p.answered).clamp(reached, p.answered);
     [reached - p.since, executed - reached, p.answered - executed]

@@ -1,8 +1,7 @@
-//! `skep why`: its arguments, and what they are about.
+//! `skep why`: its arguments.
 
 use crate::options::{ClusterArgs, Format};
 use clap::Args as ClapArgs;
-use std::net::IpAddr;
 
 #[derive(Debug, ClapArgs)]
 pub struct Args {
@@ -19,78 +18,4 @@ pub struct Args {
     /// Seconds to wait for the cluster, and for each answer
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
-}
-
-/// What is asked about, as it was typed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum About {
-    All,
-    Pool(String),
-    Image {
-        pool: String,
-        namespace: String,
-        name: String,
-    },
-    /// `client.4123`, as the servers number sessions.
-    Client(String),
-    Address(IpAddr),
-}
-
-pub fn about(text: Option<&str>) -> Result<About, String> {
-    let Some(text) = text else { return Ok(About::All) };
-    let number = text.strip_prefix("client.");
-    if number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())) {
-        return Ok(About::Client(text.into()));
-    }
-    if let Ok(ip) = text.parse() {
-        return Ok(About::Address(ip));
-    }
-    if number.is_some() {
-        return Err(format!(
-            "'{text}' is a user; the servers know sessions: client.NUMBER, as `ceph tell osd.N dump_ops_in_flight` names them, or an address"
-        ));
-    }
-    let parts: Vec<&str> = text.split('/').collect();
-    let image = |pool: &str, namespace: &str, name: &str| About::Image {
-        pool: pool.into(),
-        namespace: namespace.into(),
-        name: name.into(),
-    };
-    match parts[..] {
-        _ if parts.iter().any(|p| p.is_empty()) => {
-            Err(format!("'{text}' is not POOL or POOL[/NAMESPACE]/IMAGE"))
-        }
-        [pool] => Ok(About::Pool(pool.into())),
-        [pool, name] => Ok(image(pool, "", name)),
-        [pool, namespace, name] => Ok(image(pool, namespace, name)),
-        _ => Err(format!("'{text}' is not POOL or POOL[/NAMESPACE]/IMAGE")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_asked_about() {
-        let image = |namespace: &str| About::Image {
-            pool: "rbd".into(),
-            namespace: namespace.into(),
-            name: "vm".into(),
-        };
-        for (text, want) in [
-            (None, About::All),
-            (Some("rbd"), About::Pool("rbd".into())),
-            (Some("rbd/vm"), image("")),
-            (Some("rbd/ns/vm"), image("ns")),
-            (Some("client.4123"), About::Client("client.4123".into())),
-            (Some("10.0.0.7"), About::Address([10, 0, 0, 7].into())),
-            (Some("::1"), About::Address(std::net::Ipv6Addr::LOCALHOST.into())),
-        ] {
-            assert_eq!(about(text), Ok(want), "{text:?}");
-        }
-        for text in ["", "/", "rbd/", "a/b/c/d", "client.admin"] {
-            assert!(about(Some(text)).is_err(), "{text}");
-        }
-    }
 }

@@ -1,8 +1,9 @@
 //! File systems: ranks, pools, and their subvolumes. To be read.
 
-use crate::cluster::{Asked, Peek, ask, several};
+use crate::cluster::{Asked, Peek, ask};
 use crate::show::{self, Tone, bytes, cell, num, section, tag};
 use crate::visit::{Drawn, Visit};
+use io::task::several;
 use maud::{Markup, html};
 use serde_json::Value;
 use std::rc::Rc;

@@ -4,7 +4,7 @@ use crate::acts::Place;
 use crate::cluster::ask;
 use crate::images::{self, Shown};
 use crate::pages::pools::rbd_pools;
-use crate::show::{self, Tone, button, bytes, num, section, tag, token};
+use crate::show::{self, Tone, anchor, button, bytes, num, section, tag, token};
 use crate::visit::{Drawn, Visit};
 use maud::{Markup, html};
 use rbd::header::{PROTECTED, Snap};
@@ -44,6 +44,7 @@ pub async fn draw(visit: Rc<Visit>) -> Drawn {
     };
     let body = html! {
         p { a href=(place.images_link()) { "All images there" } }
+        p { (anchor("/why", &[("look", "1"), ("about", &place.spec(&name))], "Why is it slow?")) }
         (section("figures", "Figures", &figures(&shown)))
         (section("snaps", "Snapshots", &at.snaps(&shown)))
         @if visit.rights.write {

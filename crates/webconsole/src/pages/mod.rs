@@ -11,6 +11,7 @@ mod pgs;
 mod pools;
 mod slow;
 mod steps;
+mod why;
 
 use crate::visit::{Drawn, Visit};
 use std::future::Future;
@@ -42,6 +43,7 @@ pub const PAGES: &[PageSpec] = &[
     spec("/buckets", "Buckets", |v| Box::pin(buckets::draw(v))),
     spec("/pgs", "Placement groups", |v| Box::pin(pgs::draw(v))),
     spec("/slow", "Slow operations", |v| Box::pin(slow::draw(v))),
+    spec("/why", "Why slow", |v| Box::pin(why::draw(v))),
     spec("/log", "Log and audit", |v| Box::pin(log::draw(v))),
 ];
 

@@ -2,9 +2,10 @@
 //!
 //! Bounds: [`OSDS_MAX`] OSDs are asked, [`AT_ONCE`] at a time, [`ROWS_MAX`] operations of each table shown.
 
-use crate::cluster::{Asked, Peek, ask, several, tell};
+use crate::cluster::{Asked, Peek, ask, tell};
 use crate::show::{self, cell, latency, num, section, stamp};
 use crate::visit::{Drawn, Visit};
+use io::task::several;
 use maud::{Markup, html};
 use serde_json::Value;
 use std::rc::Rc;
