@@ -78,6 +78,28 @@ def test_open_files_and_locks_survive(served, tmp_path):
             assert f.read() == b'before and after'
 
 
+def test_a_metadata_server_with_another_key_goes_on(served, tmp_path):
+    """The key that it came with is taken away: it begins anew by itself, and what is open goes on."""
+    skep = served
+
+    def active():
+        ranks = skep.ceph_json('fs', 'get', 'fs')['mdsmap']['info'].values()
+        return {i['gid'] for i in ranks if i['state'] == 'up:active'}
+    with mounted(skep, tmp_path / 'a', fs='fs') as a, open(a / 'f', 'w+b', buffering=0) as f:
+        f.write(b'before')
+        before = active()
+        names = [e['entity'] for e in skep.ceph_json('auth', 'ls')['auth_dump'] if e['entity'].startswith('mds.')]
+        assert before and names
+        for name in names:
+            skep.ceph('auth', 'get-or-create-pending', name)
+            skep.ceph('auth', 'commit-pending', name)
+        wait_until(lambda: active() - before, 90, 0.2, 'another run of it')
+        f.write(b' and after')
+        os.fsync(f.fileno())
+        assert (a / 'f').read_bytes() == b'before and after'
+        (a / 'g').write_bytes(b'new')
+
+
 def test_ranks_that_are_failed_by_command_come_back(served, tmp_path):
     skep = served
 

@@ -199,6 +199,16 @@ def test_what_people_move_to_the_trash_is_theirs(cluster, images):
     assert not [o for o in cluster.rados(images.pool, 'ls').out.split() if ident in o]
 
 
+def test_a_manager_with_another_key_works_on(cluster, images):
+    """The client of the manager's work came with a key that is taken away: another one comes with the new key."""
+    done(cluster, add(cluster, 'remove', images.spec(images.create(MIB))))
+    managers = [a['entity'] for a in cluster.ceph_json('auth', 'ls')['auth_dump'] if a['entity'].startswith('mgr.')]
+    for manager in managers:
+        assert '--yes-i-really-mean-it' in cluster.ceph('auth', 'rotate', manager, check=1).err
+        cluster.ceph('auth', 'rotate', manager, '--yes-i-really-mean-it')
+    done(cluster, add(cluster, 'remove', images.spec(images.create(MIB))))
+
+
 def test_a_fenced_manager_works_on(cluster, images):
     """The clients of the manager's work are blocklisted, as by somebody who took their lock: others take their place."""
     def addresses():

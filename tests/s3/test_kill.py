@@ -133,6 +133,17 @@ def test_the_role_of_a_node(own):
     assert urllib.request.urlopen(by_host, timeout=60).read() == bytes_of(5 << 20)
     s3.put_object(Bucket='bucket', Key='k', Body=b'new')
     wait_until(lambda: len(stripes(skep)) == 1, 90, 0.5, 'the old one to be collected')
+    # The key that it came with is taken away: it takes the new one by itself.
+    skep.ceph('auth', 'get-or-create-pending', 'client.s3')
+    skep.ceph('auth', 'commit-pending', 'client.s3')
+    wait_until(lambda: 'client.s3 has another key' in skep.log.read_text(), 60, 0.1, 'S3 to begin anew')
+
+    def served():
+        try:
+            return s3.get_object(Bucket='bucket', Key='k')['Body'].read() == b'new'
+        except EndpointConnectionError:
+            return False
+    wait_until(served, 60, 0.3, 'S3 to be served')
     began = time.monotonic()
     assert skep.stop() == 0
     assert time.monotonic() - began < 60

@@ -99,20 +99,25 @@ impl EntityAuth {
         })
     }
 
+    /// Whether it is the key, or the pending one.
+    pub fn has(&self, key: &CryptoKey) -> bool {
+        let same = |k: &CryptoKey| k.secret() == key.secret();
+        same(&self.key) || self.pending.as_ref().is_some_and(same)
+    }
+
     /// Whether sessions and tickets of this one go on when `next` comes in its place: it has a key that was valid, and
     /// has not just expired.
     pub fn goes_on_as(&self, next: &Self) -> bool {
         let ended = |e: &Self| e.expiry.is_some_and(|x| x.ended);
-        let valid = |key: &CryptoKey| key.secret() == next.key.secret();
-        (valid(&self.key) || self.pending.as_ref().is_some_and(valid)) && (ended(self) || !ended(next))
+        self.has(&next.key) && (ended(self) || !ended(next))
     }
 
-    /// What a keyring says, in this one's place. Keyrings know of no expiry, which stays, and of no pending key, which
-    /// stays beside the key that it was made for.
+    /// What a keyring says, in this one's place. Keyrings know of no expiry, which stays. A pending key stays beside the
+    /// key that it was made for, if none is given.
     pub fn replaced_by(&self, given: Self) -> Self {
         let same = self.key.secret() == given.key.secret();
         Self {
-            pending: self.pending.clone().filter(|_| same),
+            pending: given.pending.or_else(|| self.pending.clone().filter(|_| same)),
             expiry: self.expiry,
             ..given
         }
@@ -133,6 +138,11 @@ denc::envelope_denc!(KeyDb, 1, 1, { entities });
 impl KeyDb {
     pub fn get(&self, name: &AuthName) -> Option<&EntityAuth> {
         self.entities.get(name)
+    }
+
+    /// Whether who has this key may begin as that entity, as far as the key goes.
+    pub fn opens(&self, name: &AuthName, key: &CryptoKey) -> bool {
+        self.get(name).is_some_and(|e| e.has(key))
     }
 
     /// The entity whose key of this epoch somebody proved to have; None: it is gone, or has another key.

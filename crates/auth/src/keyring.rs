@@ -2,7 +2,8 @@
 //! (docs/protocol/ceph/01-messenger.md, 6.11).
 //!
 //! Values may be quoted with `"` (with `\"` and `\\` inside); `caps_mon` and `caps mon` are the same
-//! name; `#` and `;` begin a comment line. Printing is what `ceph auth get` prints.
+//! name; `#` and `;` begin a comment line. A `pending key` is read, for keyrings of newer Cephs. Printing is what
+//! `ceph auth get` prints.
 
 use crate::{CryptoKey, EntityAuth, KeyDb};
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ struct Section {
     name: AuthName,
     line: usize,
     key: Option<CryptoKey>,
+    pending: Option<CryptoKey>,
     caps: BTreeMap<String, String>,
 }
 
@@ -41,6 +43,7 @@ pub fn parse_keyring(text: &str) -> Result<KeyDb, KeyringError> {
                 name,
                 line: i + 1,
                 key: None,
+                pending: None,
                 caps: BTreeMap::new(),
             });
             continue;
@@ -57,6 +60,10 @@ pub fn parse_keyring(text: &str) -> Result<KeyDb, KeyringError> {
             None if name == "key" => {
                 let key = CryptoKey::from_text(&value).map_err(|e| fail(format!("key: {e}")))?;
                 section.key = Some(key);
+            }
+            Some(("pending", "key")) => {
+                let key = CryptoKey::from_text(&value).map_err(|e| fail(format!("pending key: {e}")))?;
+                section.pending = Some(key);
             }
             Some(("caps", service)) => {
                 section.caps.insert(service.trim().to_string(), value);
@@ -77,6 +84,7 @@ fn close(db: &mut KeyDb, section: Option<Section>) -> Result<(), KeyringError> {
     })?;
     let entity = EntityAuth {
         caps: s.caps,
+        pending: s.pending,
         ..EntityAuth::new(key)
     };
     db.entities.insert(s.name, entity);

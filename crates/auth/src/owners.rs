@@ -1,7 +1,9 @@
-//! To whom global ids were given, as far as this server remembers: so that an id is not given to a second entity.
+//! To whom global ids were given, as far as this server remembers: so that an id is not given to a second entity. And
+//! with which key a daemon came last, by its id: it may be none of the entity's any more while its session goes on.
 //!
 //! Bound: [`REMEMBERED_MAX`] ids; at the bound the one given longest ago is forgotten, unless a session has it open.
 
+use crate::CryptoKey;
 use std::collections::{BTreeMap, VecDeque};
 use types::AuthName;
 
@@ -13,6 +15,8 @@ struct Owner {
     name: AuthName,
     /// Open sessions that have the id.
     sessions: u32,
+    /// That it proved to have; of daemons alone.
+    key: Option<CryptoKey>,
 }
 
 #[derive(Debug, Default)]
@@ -35,9 +39,11 @@ impl Owners {
         let owner = self.by_id.entry(id).or_insert_with(|| Owner {
             name: name.clone(),
             sessions: 0,
+            key: None,
         });
         if owner.name != *name {
             owner.name = name.clone();
+            owner.key = None;
         }
         owner
     }
@@ -62,6 +68,14 @@ impl Owners {
         self.entry(id, name);
     }
 
+    pub fn proved(&mut self, id: u64, name: &AuthName, key: &CryptoKey) {
+        self.entry(id, name).key = Some(key.clone());
+    }
+
+    pub fn key_of(&self, id: u64, name: &AuthName) -> Option<&CryptoKey> {
+        self.by_id.get(&id).filter(|o| o.name == *name)?.key.as_ref()
+    }
+
     pub fn opened(&mut self, id: u64, name: &AuthName) {
         let owner = self.entry(id, name);
         owner.sessions = owner.sessions.saturating_add(1);
@@ -77,10 +91,27 @@ impl Owners {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::EntityKind;
+    use crate::SECRET_LEN;
+    use types::{EntityKind, Utime};
 
     fn name(id: u64) -> AuthName {
         AuthName::new(EntityKind::Client, id.to_string())
+    }
+
+    #[test]
+    fn a_key_stays_with_its_id_and_entity() {
+        let key = |n: u8| CryptoKey::new([n; SECRET_LEN], Utime::ZERO);
+        let mut owners = Owners::default();
+        owners.proved(1, &name(1), &key(1));
+        owners.opened(1, &name(1));
+        // It comes again, with another key, before the end of the first session is heard of.
+        owners.proved(1, &name(1), &key(2));
+        owners.closed(1);
+        owners.opened(1, &name(1));
+        assert_eq!(owners.key_of(1, &name(1)), Some(&key(2)));
+        assert_eq!(owners.key_of(1, &name(2)), None);
+        owners.given(1, &name(2));
+        assert_eq!(owners.key_of(1, &name(2)), None, "the key of another");
     }
 
     #[test]

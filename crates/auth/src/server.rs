@@ -20,7 +20,6 @@ use crate::{
     RotatingSecrets, SECRET_LEN, ServiceSecrets,
 };
 use denc::{Bytes, Decode, Reader, Writer};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use types::{AuthName, EntityKind, Errno, Utime};
@@ -35,9 +34,6 @@ pub(crate) const GET_ROTATING_KEY: u16 = 0x0400;
 
 /// Services whose tickets a client may ask for besides the monitor's own.
 const OTHER_SERVICES: [EntityKind; 4] = [EntityKind::Mon, EntityKind::Mds, EntityKind::Osd, EntityKind::Mgr];
-
-/// Daemons whose key is remembered; see [`State::pending_used`].
-const PENDING_USED_MAX: usize = 1024;
 
 #[derive(Debug, Clone)]
 pub struct KeyServerConfig {
@@ -64,8 +60,6 @@ struct State {
     db: Arc<KeyDb>,
     secrets: ServiceSecrets,
     owners: Owners,
-    /// Keys that were pending when daemons proved that they have them, by global id: secrets are sealed with them.
-    pending_used: BTreeMap<u64, CryptoKey>,
     /// `auth_allow_insecure_global_id_reclaim`.
     insecure_reclaim: bool,
     /// Ids that may be given: `next..end`; everything below `next` may be in use.
@@ -130,7 +124,6 @@ impl KeyServer {
             db: db.into(),
             secrets,
             owners: Owners::default(),
-            pending_used: BTreeMap::new(),
             insecure_reclaim: false,
             next_global_id: 0,
             end_global_id: 0,
@@ -260,20 +253,6 @@ impl KeyServer {
         }
         check_expiry(name, entity, now)?;
         Ok((entity, key))
-    }
-
-    /// Keeps in mind with which key a daemon came, if that is not what everybody takes for its key.
-    fn note_key(s: &mut State, name: &AuthName, global_id: u64, key: &CryptoKey) {
-        let pending = s.db.get(name).and_then(|e| e.pending.as_ref());
-        let daemon = matches!(name.kind, EntityKind::Osd | EntityKind::Mds | EntityKind::Mgr);
-        if !daemon || pending.is_none_or(|p| p.secret() != key.secret()) {
-            s.pending_used.remove(&global_id);
-            return;
-        }
-        s.pending_used.insert(global_id, key.clone());
-        if s.pending_used.len() > PENDING_USED_MAX {
-            s.pending_used.pop_first();
-        }
     }
 
     /// The old AUTH ticket in a request of `name`.
@@ -444,7 +423,9 @@ impl KeyServer {
             None => Self::settle_global_id(&mut s, &c.name, c.claimed_id, &old)?,
             Some(told) => Self::settle_told(&mut s, &c.name, c.claimed_id, told, &old)?,
         };
-        Self::note_key(&mut s, &c.name, global_id, &key);
+        if has_service(c.name.kind) {
+            s.owners.proved(global_id, &c.name, &key);
+        }
         let auth = self.make_ticket(&s, EntityKind::Auth, &c.name, global_id, cx)?;
         let session_key = auth.session_key.clone();
         let secret = (c.mode == ConMode::Secure).then(|| ConnectionSecret(cx.bytes()));
@@ -595,22 +576,22 @@ impl KeyServer {
         Ok(w.finish())
     }
 
-    /// The secrets of the daemon's own service, sealed with the daemon's key.
+    /// The secrets of the daemon's own service, sealed with the key that the daemon came with: it knows no other, whichever
+    /// became the entity's since.
     fn rotating_for(&self, peer: &Identity) -> Result<Bytes, AuthError> {
         let s = self.state();
         let entity =
             s.db.get(&peer.name)
                 .ok_or_else(|| AuthError::access(format!("{} no longer exists", peer.name)))?;
-        let secrets = match peer.name.kind {
-            EntityKind::Osd | EntityKind::Mds | EntityKind::Mgr => s.secrets.get(peer.name.kind),
-            _ => None,
-        };
-        let secrets = secrets
+        let kind = Some(peer.name.kind).filter(|k| has_service(*k));
+        let secrets = kind
+            .and_then(|k| s.secrets.get(k))
             .ok_or_else(|| AuthError::access(format!("rotating secrets asked for by {}", peer.name)))?;
         let mut w = Writer::new();
         w.u16(GET_ROTATING_KEY);
         w.i32(0);
-        let key = s.pending_used.get(&peer.global_id).unwrap_or(&entity.key);
+        let proved = s.owners.key_of(peer.global_id, &peer.name);
+        let key = proved.unwrap_or(&entity.key);
         w.blob(&key.seal(|w| w.put(secrets)));
         Ok(w.finish())
     }
@@ -655,6 +636,11 @@ impl Authenticator for KeyServer {
         };
         Ok((id, step))
     }
+}
+
+/// Whether entities of this kind are daemons that open tickets, for which they ask for rotating secrets.
+fn has_service(kind: EntityKind) -> bool {
+    matches!(kind, EntityKind::Osd | EntityKind::Mds | EntityKind::Mgr)
 }
 
 fn check_expiry(name: &AuthName, entity: &EntityAuth, now: Utime) -> Result<(), AuthError> {

@@ -737,31 +737,50 @@ fn nothing_is_given_beyond_an_entitys_end() {
 
 /// Rotating secrets are sealed with the key that the daemon has, which may not be the one that counts as its key.
 #[test]
-fn a_daemon_with_a_pending_key_can_read_its_secrets() {
+fn a_daemon_reads_its_secrets_with_the_key_that_it_came_with() {
     let w = World::new(32);
     let name = AuthName::new(EntityKind::Osd, "0");
-    let new = CryptoKey::new([0x43; 16], NOW);
+    let (old, new) = (World::key(), CryptoKey::new([0x43; 16], NOW));
     let mut db = w.server.with_db(Clone::clone);
-    let mut entity = EntityAuth::new(World::key()).with_cap("mon", "allow profile osd");
+    let mut entity = EntityAuth::new(old.clone()).with_cap("mon", "allow profile osd");
     entity.pending = Some(new.clone());
     db.entities.insert(name.clone(), entity);
     w.server.set_db(db);
-    for key in [World::key(), new] {
-        let mut c = CephxClient::new(name.clone(), key.clone());
-        let id = w.login(&mut c).unwrap();
+    let reads = |id: &Identity, key: &CryptoKey, when: &str| {
         let front = MAuth {
             protocol: 2,
             payload: Bytes::from_static(&[0, 4]),
             monmap_epoch: 0,
         };
-        let (reply, err) = w.server.answer_mauth(&id, &front.to_bytes(), &w.cx());
-        assert_eq!(err, None);
+        let (reply, err) = w.server.answer_mauth(id, &front.to_bytes(), &w.cx());
+        assert_eq!(err, None, "{when}");
         let mut r = denc::Reader::new(reply.payload);
-        let (_, result) = (r.u16().unwrap(), r.i32().unwrap());
-        assert_eq!(result, 0);
+        assert_eq!((r.u16().unwrap(), r.i32().unwrap()), (0x0400, 0), "{when}");
         let secrets = key.open(&r.blob().unwrap(), RotatingSecrets::decode).unwrap();
-        assert_eq!(Some(secrets), w.server.secrets_for(EntityKind::Osd));
-    }
+        assert_eq!(Some(secrets), w.server.secrets_for(EntityKind::Osd), "{when}");
+    };
+    let login = |key: &CryptoKey| {
+        let id = w.login(&mut CephxClient::new(name.clone(), key.clone())).unwrap();
+        w.server.session_opened(id.global_id, &name);
+        id
+    };
+    let (with_old, with_new) = (login(&old), login(&new));
+    let both = |when: &str| {
+        reads(&with_old, &old, when);
+        reads(&with_new, &new, when);
+    };
+    both("beside each other");
+    w.edit(&name, |e| {
+        e.key = new.clone();
+        e.pending = None;
+    });
+    both("committed");
+    w.edit(&name, |e| e.key = old.clone());
+    both("dropped");
+    // It connected again, and the end of what it had before is heard of late.
+    w.server.session_opened(with_new.global_id, &name);
+    w.server.session_closed(with_new.global_id);
+    both("connected again");
 }
 
 #[test]
@@ -791,6 +810,9 @@ fn what_goes_on_when_an_entity_is_replaced() {
     let same = have.replaced_by(EntityAuth::new(key(1)).with_cap("mon", "allow r"));
     assert_eq!((same.pending.clone(), same.expiry), (Some(key(2)), Some(open)));
     assert_eq!(same.caps["mon"], "allow r");
+    assert!(have.has(&key(1)) && have.has(&key(2)) && !have.has(&key(3)));
+    let given = EntityAuth { pending: Some(key(3)), ..EntityAuth::new(key(1)) };
+    assert_eq!(have.replaced_by(given).pending, Some(key(3)), "unless it says one");
     let other = have.replaced_by(EntityAuth::new(key(2)));
     assert_eq!((other.pending, other.expiry), (None, Some(open)));
 }
@@ -837,6 +859,11 @@ fn database_and_keyring_round_trips() {
     let loose = parse_keyring(&loose).unwrap();
     let x = loose.get(&AuthName::new(EntityKind::Client, "x")).unwrap();
     assert_eq!(x.caps["mon"], "allow r");
+    let second = CryptoKey::new([0x43; 16], NOW);
+    let two = format!("[client.x]\nkey = {key}\npending key = {}\n", second.to_text());
+    let two = parse_keyring(&two).unwrap();
+    let x = two.get(&AuthName::new(EntityKind::Client, "x")).unwrap();
+    assert_eq!((&x.key, x.pending.as_ref()), (&World::key(), Some(&second)));
     let check = |text: &str, want: &str| assert_eq!(parse_keyring(text).unwrap_err().to_string(), want);
     check("[client.x]\n", "keyring line 1: client.x has no key");
     check("[x]\n", "keyring line 1: '[x]' names no entity");

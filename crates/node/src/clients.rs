@@ -12,37 +12,42 @@ use types::{AuthName, EntityKind};
 /// What clients have to know before they can ask a monitor for their configuration.
 const FOR_CLIENTS: [&str; 2] = ["ms_client_mode", "ms_mon_client_mode"];
 
-/// Writes both again whenever a monitor came, went or moved, or clients are to be told something else, for as long as the
-/// process runs; on a thread of their own, one at a time, since the caller's looks after all roles, and a disk may not answer.
+/// Writes both again whenever a monitor came, went or moved, or clients are to be told something else, or the administrator
+/// has another key, for as long as the process runs; on a thread of their own, one at a time, since the caller's looks after
+/// all roles, and a disk may not answer.
 pub async fn keep(dir: DataDir, settings: Settings, cluster: ClusterHandle) {
     let mut changes = cluster.subscribe_state();
-    let state = cluster.state();
-    let (mut written, mut told) = (state.monmap.clone(), options(&state));
-    while changes.changed().await.is_ok() {
-        let state = cluster.state();
-        let options = options(&state);
-        if state.monmap == written && options == told {
-            continue;
+    // What they were written from. The first time nothing is replaced, unless it changed since the start.
+    let mut written = None;
+    loop {
+        let state = changes.borrow_and_update().clone();
+        let from = Some((state.monmap.clone(), options(&state), keyring(&state)));
+        if from != written {
+            let (dir, settings) = (dir.clone(), settings.clone());
+            let done = task::aside("clients", move || write(&dir, &settings, &state)).await;
+            if let Err(e) = done.map_err(Error::Thread).flatten() {
+                tracing::warn!("the files of clients are not up to date: {e}");
+            }
+            written = from;
         }
-        let (dir, settings, now) = (dir.clone(), settings.clone(), state.clone());
-        let done = task::aside("clients", move || write(&dir, &settings, &now)).await;
-        if let Err(e) = done.map_err(Error::Thread).flatten() {
-            tracing::warn!("the files of clients are not up to date: {e}");
+        if changes.changed().await.is_err() {
+            return;
         }
-        (written, told) = (state.monmap.clone(), options);
     }
+}
+
+/// The administrator's.
+fn keyring(state: &ClusterState) -> Option<String> {
+    let admin = AuthName::new(EntityKind::Client, "admin");
+    let entity = state.auth.get(&admin)?;
+    Some(print_section(&admin, entity))
 }
 
 /// Writes both, for the owner alone.
 pub fn write(dir: &DataDir, settings: &Settings, state: &ClusterState) -> Result<(), Error> {
     put(&dir.conf_path(), &conf(dir, settings, state), files::PRIVATE_FILE)?;
-    let admin = AuthName::new(EntityKind::Client, "admin");
-    match state.auth.get(&admin) {
-        Some(entity) => put(
-            &dir.keyring_path(),
-            &print_section(&admin, entity),
-            files::PRIVATE_FILE,
-        ),
+    match keyring(state) {
+        Some(text) => put(&dir.keyring_path(), &text, files::PRIVATE_FILE),
         None => Ok(()),
     }
 }

@@ -64,6 +64,27 @@ impl Identity {
         let new = cluster::new_entity(&cx, &cluster::MDS_CAPS);
         cluster.daemon_key(&self.name, &new).await.map(Some).map_err(lost)
     }
+
+    /// Turns true with `stop`, and when this key opens nothing new any more.
+    fn until(
+        &self,
+        key: Option<CryptoKey>,
+        cluster: ClusterHandle,
+        mut stop: watch::Receiver<bool>,
+    ) -> watch::Receiver<bool> {
+        let (tell, told) = watch::channel(false);
+        let name = self.name.clone();
+        task::spawn_local(async move {
+            tokio::select! {
+                _ = stop.wait_for(|s| *s) => {}
+                () = cluster.key_replaced(&name, key.as_ref()) => {}
+                // The daemon has ended.
+                () = tell.closed() => {}
+            }
+            let _ = tell.send(true);
+        });
+        told
+    }
 }
 
 struct MdsRole {
@@ -237,17 +258,21 @@ impl Daemons {
             while !*stop.borrow() {
                 let served = match identity.key(&cluster, &platform).await {
                     Ok(key) => {
+                        let until = identity.until(key.clone(), cluster.clone(), stop.clone());
                         let config = recipe(key, index);
                         let (up, _) = oneshot::channel();
                         let gid = platform.random.u64() & GID_MASK;
                         let place =
                             Place::new(gid, config.name.clone(), cluster.clone(), platform.clock.clone());
-                        mds::serve(config, place, up, stop.clone()).await
+                        mds::serve(config, place, up, until).await
                     }
                     Err(lost) => Err(lost.into()),
                 };
                 match served {
-                    Ok(()) => return,
+                    Ok(()) if *stop.borrow() => return,
+                    Ok(()) => {
+                        tracing::info!("metadata server: {} has another key; beginning anew", identity.name);
+                    }
                     Err(mds::Error::Lost(_)) if count.get() > cluster.state().fsmap.filesystems.len() => {
                         count.set(count.get() - 1);
                         return;

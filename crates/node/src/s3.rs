@@ -46,6 +46,10 @@ pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
     })])
 }
 
+fn user() -> AuthName {
+    AuthName::new(EntityKind::Client, "s3")
+}
+
 impl S3Role {
     /// Its key, which it is given when it first needs one.
     async fn key(&self, name: &AuthName) -> Result<Option<CryptoKey>, String> {
@@ -63,7 +67,7 @@ impl S3Role {
     }
 
     async fn conf(&self) -> Result<Conf, String> {
-        let name = AuthName::new(EntityKind::Client, "s3");
+        let name = user();
         let key = self.key(&name).await?;
         let state = self.cluster.state();
         let mut mons: Vec<EntityAddr> = state.monmap.by_rank().map(|m| m.addrs.first()).collect();
@@ -83,7 +87,8 @@ impl S3Role {
         Certificate::open("s3", certificate, key).await.map(Some)
     }
 
-    async fn open(&self) -> Result<(Client, Gateway), String> {
+    /// With the key that its client came with.
+    async fn open(&self) -> Result<(Client, Gateway, Option<CryptoKey>), String> {
         let settings = GatewaySettings {
             gc_wait: self.options.gc_wait,
             split_at: self.options.split_at,
@@ -106,11 +111,11 @@ impl S3Role {
                 Some(file) => Some(KeystoneSettings::open(file).await?),
             },
         };
-        let client = Client::connect(self.conf().await?)
-            .await
-            .map_err(|e| e.to_string())?;
+        let conf = self.conf().await?;
+        let key = conf.key.clone();
+        let client = Client::connect(conf).await.map_err(|e| e.to_string())?;
         match Gateway::open(&client, &settings, &self.registry).await {
-            Ok(gateway) => Ok((client, gateway)),
+            Ok(gateway) => Ok((client, gateway, key)),
             Err(e) => {
                 client.shutdown().await;
                 Err(e.to_string())
@@ -149,20 +154,24 @@ impl S3Role {
     async fn run(self, ready: oneshot::Sender<()>, mut stop: watch::Receiver<bool>) -> Result<(), String> {
         // The node waits for neither port nor cluster: its monitor may be what the cluster's OSDs wait for.
         let _ = ready.send(());
+        while self.serve(&mut stop).await? {
+            tracing::info!("S3 begins anew: {} has another key", user());
+        }
+        Ok(())
+    }
+
+    /// Until it is told to stop: false; or until its key opens nothing new any more: true.
+    async fn serve(&self, stop: &mut watch::Receiver<bool>) -> Result<bool, String> {
         // Clients that come from now on wait.
-        let Some(listener) = self.listen(&mut stop).await else {
-            return Ok(());
+        let Some(listener) = self.listen(stop).await else {
+            return Ok(false);
         };
         let mut said = String::new();
-        let (certificate, client, gateway) = loop {
-            let opened = async {
-                let certificate = self.certificate().await?;
-                let (client, gateway) = self.open().await?;
-                Ok((certificate, client, gateway))
-            };
+        let (certificate, (client, gateway, key)) = loop {
+            let opened = async { Ok((self.certificate().await?, self.open().await?)) };
             let opened: Result<_, String> = tokio::select! {
                 opened = opened => opened,
-                _ = stop.wait_for(|s| *s) => return Ok(()),
+                _ = stop.wait_for(|s| *s) => return Ok(false),
             };
             match opened {
                 Ok(opened) => break opened,
@@ -174,14 +183,21 @@ impl S3Role {
             }
             tokio::select! {
                 () = task::sleep(AGAIN_AFTER) => {}
-                _ = stop.wait_for(|s| *s) => return Ok(()),
+                _ = stop.wait_for(|s| *s) => return Ok(false),
             }
         };
         let refused = |e| format!("S3 cannot listen on {}: {e}", self.options.listen);
         let acceptor = listener.start().map_err(refused)?;
-        gateway.serve((acceptor, certificate), stop).await;
+        let user = user();
+        let until = async {
+            tokio::select! {
+                _ = stop.wait_for(|s| *s) => false,
+                () = self.cluster.key_replaced(&user, key.as_ref()) => true,
+            }
+        };
+        let anew = gateway.serve_until((acceptor, certificate), until).await;
         client.shutdown().await;
-        Ok(())
+        Ok(anew)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The worker's connection to its own cluster, by the name and the key of its manager.
 
 use crate::config::Config;
+use auth::CryptoKey;
 use client::{Client, Conf, Platform};
 use cluster::{Change, Changes, ClusterState, new_entity};
 use std::cell::Cell;
@@ -42,6 +43,8 @@ pub fn is_broken(errno: Errno) -> bool {
 pub struct Connection {
     config: Config,
     client: Option<Client>,
+    /// With which the client came.
+    key: Option<CryptoKey>,
     broken: Broken,
     /// When the last attempt failed, and why.
     failed: Option<(Duration, String)>,
@@ -52,6 +55,7 @@ impl Connection {
         Self {
             config,
             client: None,
+            key: None,
             broken: Broken::default(),
             failed: None,
         }
@@ -69,8 +73,8 @@ impl Connection {
             return Err(why.clone());
         }
         match self.connect().await {
-            Ok(client) => {
-                self.failed = None;
+            Ok((client, key)) => {
+                (self.failed, self.key) = (None, key);
                 self.client = Some(client.clone());
                 Ok(client)
             }
@@ -83,8 +87,13 @@ impl Connection {
         }
     }
 
-    async fn connect(&self) -> Result<Client, String> {
-        let name = AuthName::new(EntityKind::Mgr, self.config.mgr_name.clone());
+    fn name(&self) -> AuthName {
+        AuthName::new(EntityKind::Mgr, self.config.mgr_name.clone())
+    }
+
+    /// With the key that it took for that.
+    async fn connect(&self) -> Result<(Client, Option<CryptoKey>), String> {
+        let name = self.name();
         let key = match self.config.cephx {
             true => Some(self.key(&name).await?),
             false => None,
@@ -93,18 +102,19 @@ impl Connection {
         let mons = state.monmap.by_rank().map(|m| m.addrs.first()).collect();
         let conf = Conf {
             connect_timeout: CONNECT_TIMEOUT,
-            ..Conf::new(name, mons, key)
+            ..Conf::new(name, mons, key.clone())
         };
         let platform = Platform {
             clock: self.config.clock.clone(),
             random: self.config.random.clone(),
         };
         let client = Client::connect_with(conf, platform).await;
-        client.map_err(|e| e.to_string())
+        let client = client.map_err(|e| e.to_string())?;
+        Ok((client, key))
     }
 
     /// The manager's; makes one where there is none.
-    async fn key(&self, name: &AuthName) -> Result<auth::CryptoKey, String> {
+    async fn key(&self, name: &AuthName) -> Result<CryptoKey, String> {
         let cluster = &self.config.cluster;
         if let Some(entity) = cluster.state().auth.get(name) {
             return Ok(entity.key.clone());
@@ -132,14 +142,17 @@ impl Connection {
         self.broken.clone()
     }
 
-    /// Of no use any more: fenced, ended, or something is stuck on it.
+    /// Of no use any more: fenced, ended, or something is stuck on it; or it has a key that opens nothing new.
     pub fn is_broken(&self) -> bool {
         let Some(client) = &self.client else {
             return false;
         };
         let state = self.config.cluster.state();
         let ours = client.nonce();
-        self.broken.0.get() || state.osdmap.blocklist.keys().any(|a| a.nonce == ours)
+        let replaced = |key: &CryptoKey| !state.auth.opens(&self.name(), key);
+        self.broken.0.get()
+            || state.osdmap.blocklist.keys().any(|a| a.nonce == ours)
+            || self.key.as_ref().is_some_and(replaced)
     }
 
     pub async fn end(&mut self) {

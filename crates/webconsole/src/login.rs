@@ -9,7 +9,7 @@
 use crate::cluster::WITHIN;
 use crate::rights::Rights;
 use crate::settings::Cluster;
-use auth::CryptoKey;
+use auth::{CryptoKey, EntityAuth};
 use client::{Client, Conf};
 use io::task;
 use net::guesses::Guesses;
@@ -108,7 +108,12 @@ fn proven(cluster: &Cluster, name: &str, key: &str) -> Option<(AuthName, CryptoK
         .filter(|n: &AuthName| n.kind == EntityKind::Client)?;
     let key = CryptoKey::from_text(key.trim()).ok()?;
     let state = cluster.handle.state();
-    let entity = state.auth.get(&name);
+    let epoch = valid(state.auth.get(&name), &key, cluster.handle.now())?;
+    Some((name, key, epoch))
+}
+
+/// The epoch of the entity's keys, if this is one of them and their time is not over.
+fn valid(entity: Option<&EntityAuth>, key: &CryptoKey, now: Utime) -> Option<u64> {
     let nobody = CryptoKey::new([0; 16], Utime::ZERO);
     let is = |have: Option<&CryptoKey>| {
         let same = have.unwrap_or(&nobody).secret().ct_eq(key.secret());
@@ -116,9 +121,8 @@ fn proven(cluster: &Cluster, name: &str, key: &str) -> Option<(AuthName, CryptoK
     };
     let by_key = is(entity.map(|e| &e.key));
     let by_pending = is(entity.and_then(|e| e.pending.as_ref()));
-    let valid = entity.filter(|e| (by_key | by_pending) && e.expired(cluster.handle.now()).is_none());
-    let epoch = valid?.epoch;
-    Some((name, key, epoch))
+    let entity = entity.filter(|e| (by_key | by_pending) && e.expired(now).is_none())?;
+    Some(entity.epoch)
 }
 
 /// What the entity may do here now; None: it is gone, or has another key.
@@ -154,6 +158,27 @@ fn conf(cluster: &Cluster, name: AuthName, key: CryptoKey) -> Conf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use auth::Expiry;
+
+    #[test]
+    fn both_keys_let_in_until_their_time_is_over() {
+        let key = |n: u8| CryptoKey::new([n; 16], Utime::ZERO);
+        let at = Utime { sec: 60, nsec: 0 };
+        let before = Utime { sec: 59, nsec: 0 };
+        let mut entity = EntityAuth::new(key(1));
+        entity.epoch = 7;
+        let zeros = key(0);
+        assert_eq!(valid(None, &zeros, before), None, "nobody");
+        assert_eq!(valid(Some(&entity), &zeros, before), None, "no pending key");
+        assert_eq!(valid(Some(&entity), &key(2), before), None);
+        entity.pending = Some(key(2));
+        entity.expiry = Some(Expiry { at, ended: false });
+        for right in [key(1), key(2)] {
+            assert_eq!(valid(Some(&entity), &right, before), Some(7));
+            assert_eq!(valid(Some(&entity), &right, at), None, "its time is over");
+        }
+        assert_eq!(valid(Some(&entity), &key(3), before), None);
+    }
 
     #[test]
     fn the_log_has_names_alone() {

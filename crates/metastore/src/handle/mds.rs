@@ -96,6 +96,20 @@ impl ClusterHandle {
         Ok(self.commit(decide).await?.reply)
     }
 
+    /// Completes when `key` is neither the key of `name` nor its pending one any more: who came with it begins anew. Who
+    /// has no key waits for ever.
+    pub async fn key_replaced(&self, name: &AuthName, key: Option<&CryptoKey>) {
+        let Some(key) = key else {
+            return std::future::pending().await;
+        };
+        let mut states = self.subscribe_state();
+        let replaced = states.wait_for(|s| !s.auth.opens(name, key)).await.is_ok();
+        if !replaced {
+            // The state has ended, and with it the process.
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Puts a client's instance on the blocklist; the epoch of the OSD map that has it.
     pub async fn fence_client(&self, client: EntityAddr) -> Result<Epoch> {
         let entry = client.to_blocklist_form();

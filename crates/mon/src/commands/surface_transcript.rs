@@ -222,6 +222,22 @@ fn new_osds_and_their_keys() {
     );
 }
 
+/// Its user was made before, with the key that is given now: what that has besides stays.
+#[test]
+fn a_new_osd_whose_user_is_there() {
+    const KEY: &str = "AQBIDAdrpYRdLRAANwwFS4yzoBmIAnuUs7+kSw==";
+    let c = &mut Cluster::new();
+    let ring = format!("[osd.7]\n\tkey = {KEY}\n");
+    assert_eq!(c.run(r#"{"prefix":"auth import"}"#, ring.as_bytes()).code, 0);
+    c.run(r#"{"prefix":"auth get-or-create-pending","entity":"osd.7"}"#, b"");
+    let secret = json!({"cephx_secret": KEY}).to_string();
+    let new = json!({"prefix": "osd new", "uuid": "11111111-1111-4111-8111-111111111111", "id": 7});
+    assert_eq!(c.run(&new.to_string(), secret.as_bytes()).code, 0);
+    let users = c.json(r#"{"prefix":"auth get","entity":"osd.7"}"#);
+    assert_eq!(users[0]["caps"]["osd"], "allow *");
+    assert!(users[0]["pending_key"].is_string(), "{users}");
+}
+
 #[test]
 fn what_is_not_here_says_so() {
     let c = &mut Cluster::new();

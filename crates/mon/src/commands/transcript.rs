@@ -340,6 +340,11 @@ fn keys_and_capabilities() {
     assert_eq!(c.run(r#"{"prefix":"auth import"}"#, b"garbage").code, -22);
 }
 
+fn check_import(c: &mut Cluster, keyring: &str, code: i32) {
+    let out = c.run(r#"{"prefix":"auth import"}"#, keyring.as_bytes());
+    assert_eq!(out.code, code, "{}", out.status);
+}
+
 #[test]
 fn a_key_is_replaced_while_both_are_valid() {
     let c = &mut Cluster::new();
@@ -381,8 +386,19 @@ fn a_key_is_replaced_while_both_are_valid() {
     assert!(!ring.contains(&key) && ring.contains("caps mon = \"allow r\""), "{ring}");
     let own = r#"{"prefix":"auth rotate","entity":"client.admin"}"#;
     assert_eq!(c.run(own, b"").code, -1, "it would not hear of its new key");
-    let mons = r#"{"prefix":"auth get-or-create-pending","entity":"mon."}"#;
-    assert_eq!(c.run(mons, b"").code, -22);
+    for prefix in ["get-or-create-pending", "rotate"] {
+        let mons = format!(r#"{{"prefix":"auth {prefix}","entity":"mon."}}"#);
+        assert_eq!(c.run(&mons, b"").code, -22, "{prefix}");
+    }
+    let daemons = r#"{"prefix":"auth rotate","entity":"mgr.x"}"#;
+    assert_eq!(c.run(daemons, b"").code, -1, "unless it is meant");
+    let sure = r#"{"prefix":"auth rotate","entity":"mgr.x","yes_i_really_mean_it":true}"#;
+    assert_eq!(c.run(sure, b"").code, 0);
+    // A keyring of a newer Ceph may have both.
+    let both = format!("{same}\tpending key = {pending}\n");
+    check_import(c, &both, 0);
+    assert_eq!(c.json(&ask("get"))[0]["pending_key"], pending.as_str());
+    check_import(c, &both.replace("client.a", "mon."), -22);
     check(c, &ask("rm"), 0, "updated");
     check(c, &ask("get-or-create-pending"), -2, "failed to find client.a in keyring");
 }
@@ -398,10 +414,15 @@ fn keys_that_expire() {
     assert_eq!(c.run(&expire("client.a", "soon", ""), b"").code, -22);
     assert_eq!(c.run(&expire("client.a", "0", ""), b"").code, -22, "has passed");
     assert_eq!(c.run(&expire("client.a", "2026-01-01", ""), b"").code, -22, "has passed");
+    assert_eq!(c.run(&expire("client.a", "2027", ""), b"").code, -22, "a year");
     assert_eq!(c.run(&expire("client.b", "90d", ""), b"").code, -2);
+    let sure = r#","yes_i_really_mean_it":true"#;
+    assert_eq!(c.run(&expire("mon.", "90d", sure), b"").code, -22);
+    let said = c.run(&expire("client.a", "10d", ""), b"").status;
+    assert!(said.ends_with(", in 10d"), "{said}");
     let at = "2026-11-18T12:00:00.000000+0000";
-    let said = format!("client.a expires at {at}");
-    check(c, &expire("client.a", "2026-11-18T12:00:00Z", ""), 0, &said);
+    let said = c.run(&expire("client.a", "2026-11-18T12:00:00Z", ""), b"").status;
+    assert!(said.starts_with(&format!("client.a expires at {at}, in ")), "{said}");
     assert_eq!(c.json(&ask("get"))[0]["expires"], at);
     let said = c.run(&ask("get"), b"").status;
     assert_eq!(said, format!("exported keyring for client.a; it expires at {at}"));
@@ -418,8 +439,7 @@ fn keys_that_expire() {
     for who in ["client.admin", "osd.0", "mgr.x"] {
         assert_eq!(c.run(&expire(who, "90d", ""), b"").code, -1, "{who}");
         assert_eq!(c.run(&expire(who, "never", ""), b"").code, 0, "{who}");
-        let sure = expire(who, "90d", r#","yes_i_really_mean_it":true"#);
-        assert_eq!(c.run(&sure, b"").code, 0, "{who}");
+        assert_eq!(c.run(&expire(who, "90d", sure), b"").code, 0, "{who}");
     }
 }
 

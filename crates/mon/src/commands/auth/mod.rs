@@ -80,7 +80,7 @@ pub const TABLE: &[Spec] = &[
     ),
     spec(
         RWX,
-        "auth rotate entity:str",
+        "auth rotate entity:str yes_i_really_mean_it?:bool",
         "another key for an entity, at once: sessions of the one that it had end",
         rotation::rotate,
     ),
@@ -405,6 +405,9 @@ fn import(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             if let Err(e) = caps::validate(service, text) {
                 return Outcome::error(Errno::EINVAL, format!("{name}: {e}"));
             }
+        }
+        if name.kind == EntityKind::Mon && entity.pending.is_some() {
+            return Outcome::invalid(rotation::NOT_OF_MONITORS);
         }
         let entity = match ctx.state.auth.get(&name) {
             Some(have) => have.replaced_by(entity),

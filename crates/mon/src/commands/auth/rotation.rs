@@ -6,17 +6,23 @@ use super::{entity_json, find, keyring_out, new_key, put};
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::views::show;
+use crate::format::units;
 use auth::{CryptoKey, EntityAuth, Expiry};
 use serde_json::json;
+use std::ops::RangeInclusive;
 use types::{AuthName, EntityKind, Errno, Utime};
 
 const DATE_BYTES_MAX: usize = 40;
+/// That times of the protocol can name.
+const YEARS: RangeInclusive<u64> = 1970..=2106;
 
-/// An entity that people rotate: the monitors' own key is nobody's business.
+pub const NOT_OF_MONITORS: &str = "the key of monitors has neither a pending one nor an end";
+
+/// An entity whose keys people rotate, or let end: the monitors' own key is nobody's business.
 fn rotated<'a>(cmd: &Command, ctx: &'a Context<'_>) -> Result<(AuthName, &'a EntityAuth), Outcome> {
     let (name, e) = find(cmd, ctx)?;
     match name.kind {
-        EntityKind::Mon => Err(Outcome::invalid("the key of monitors is not rotated")),
+        EntityKind::Mon => Err(Outcome::invalid(NOT_OF_MONITORS)),
         _ => Ok((name, e)),
     }
 }
@@ -85,6 +91,9 @@ pub fn rotate(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         let why = format!("{name} asks this itself: auth get-or-create-pending, then auth commit-pending");
         return Outcome::error(Errno::EPERM, why);
     }
+    if let Some(refusal) = unmeant(cmd, &name, ctx) {
+        return refusal;
+    }
     let entity = EntityAuth {
         key: new_key(ctx),
         pending: None,
@@ -95,7 +104,7 @@ pub fn rotate(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         .with(put(name, entity))
 }
 
-/// Why an end of this entity's keys is set by who means it only.
+/// Why the sessions of this entity are ended, now or then, by who means it only.
 fn needed(name: &AuthName, ctx: &Context<'_>) -> Option<&'static str> {
     match name.kind {
         EntityKind::Client if name == ctx.who => Some("you are who it is"),
@@ -106,8 +115,14 @@ fn needed(name: &AuthName, ctx: &Context<'_>) -> Option<&'static str> {
     }
 }
 
+fn unmeant(cmd: &Command, name: &AuthName, ctx: &Context<'_>) -> Option<Outcome> {
+    let why = needed(name, ctx).filter(|_| !cmd.flag("yes_i_really_mean_it"))?;
+    let why = format!("{name}: {why}; pass --yes-i-really-mean-it to do it all the same");
+    Some(Outcome::error(Errno::EPERM, why))
+}
+
 pub fn expire(cmd: &Command, ctx: &Context<'_>) -> Outcome {
-    let (name, e) = match find(cmd, ctx) {
+    let (name, e) = match rotated(cmd, ctx) {
         Ok(found) => found,
         Err(refusal) => return refusal,
     };
@@ -120,19 +135,15 @@ pub fn expire(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             return Outcome::invalid(why);
         }
         (_, None) => {
-            let why = format!("'{text}' is neither seconds, 90d, 2027-01-31, 2027-01-31T12:00:00 nor never");
+            let why = format!("'{text}' is neither 3600s, 90d, 2027-01-31, 2027-01-31T12:00:00 nor never");
             return Outcome::invalid(why);
         }
     };
-    if at.is_some()
-        && !cmd.flag("yes_i_really_mean_it")
-        && let Some(why) = needed(&name, ctx)
-    {
-        let why = format!("{name}: {why}; pass --yes-i-really-mean-it to let it expire all the same");
-        return Outcome::error(Errno::EPERM, why);
+    if let Some(refusal) = at.and_then(|_| unmeant(cmd, &name, ctx)) {
+        return refusal;
     }
     let said = match at {
-        Some(at) => format!("{name} expires at {at}"),
+        Some(at) => format!("{name} expires at {at}, in {}", units::age(ctx.now, at)),
         None => format!("{name} does not expire"),
     };
     let entity = EntityAuth {
@@ -145,9 +156,21 @@ pub fn expire(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 /// A span from now, or a date.
 fn when(text: &str, now: Utime) -> Option<Utime> {
     match show::parse_span(text) {
+        Some(_) if is_like_a_date(text) => None,
         Some(span) => Some(show::later_by(now, span)),
         None => date(text),
     }
+}
+
+/// `2027`, `20270131`: who writes that hardly means seconds.
+fn is_like_a_date(text: &str) -> bool {
+    if !matches!(text.len(), 4 | 8) || !text.bytes().all(|b| b.is_ascii_digit()) {
+        return false;
+    }
+    let (year, day) = text.split_at(4);
+    let is_day = |n: u64| (1..=12).contains(&(n / 100)) && (1..=31).contains(&(n % 100));
+    let is_year = |n: u64| YEARS.contains(&n);
+    year.parse::<u64>().is_ok_and(is_year) && (day.is_empty() || day.parse::<u64>().is_ok_and(is_day))
 }
 
 /// `2027-01-31`, `2027-01-31T12:00:00`, and as times are printed: in UTC.
@@ -158,7 +181,7 @@ fn date(text: &str) -> Option<Utime> {
     let text = text.strip_suffix('Z').or(text.strip_suffix("+0000")).unwrap_or(text);
     let (day, time) = text.split_once(['T', ' ']).unwrap_or((text, "0:0:0"));
     let ([y, month, d], [h, min, s]) = (three(day, '-')?, three(time.split('.').next()?, ':')?);
-    if !(1970..=2106).contains(&y) || d > 31 || h > 23 || min > 59 || s > 59 {
+    if !YEARS.contains(&y) || d > 31 || h > 23 || min > 59 || s > 59 {
         return None;
     }
     // Years begin in March: a leap day is the last of its year.
@@ -180,7 +203,11 @@ fn date(text: &str) -> Option<Utime> {
 }
 
 fn three(text: &str, between: char) -> Option<[u64; 3]> {
-    let parts: Option<Vec<u64>> = text.split(between).map(|p| p.parse().ok()).collect();
+    let number = |p: &str| -> Option<u64> {
+        let digits = p.bytes().all(|b| b.is_ascii_digit());
+        p.parse().ok().filter(|_| digits)
+    };
+    let parts: Option<Vec<u64>> = text.split(between).map(number).collect();
     parts?.try_into().ok()
 }
 
@@ -207,6 +234,9 @@ mod tests {
             ("2026-11-26T16:00:00Z", 1_795_708_800),
             ("2026-11-26T16:00:00.123456+0000", 1_795_708_800),
             ("99999999999", u32::MAX),
+            ("2027s", NOW.sec + 2027),
+            ("3600", NOW.sec + 3600),
+            ("20271301", NOW.sec + 20_271_301),
         ] {
             assert_eq!(when(text, NOW).map(|t| t.sec), Some(sec), "{text}");
         }
@@ -224,6 +254,10 @@ mod tests {
             "26.11.2026",
             "2107-01-01",
             "18446744073709551615w",
+            "2027",
+            "20270131",
+            "+2026-11-26",
+            "2026-+11-26",
         ] {
             assert_eq!(when(text, NOW), None, "{text}");
         }

@@ -142,17 +142,17 @@ fn new(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     }
     if is_new {
         for (name, entity) in entities {
-            if ctx
-                .state
-                .auth
-                .get(&name)
-                .is_some_and(|h| h.key.secret() != entity.key.secret())
-            {
+            let have = ctx.state.auth.get(&name);
+            if have.is_some_and(|h| h.key.secret() != entity.key.secret()) {
                 return Outcome::error(
                     Errno::EEXIST,
                     format!("entity {name} exists but key does not match"),
                 );
             }
+            let entity = match have {
+                Some(have) => have.replaced_by(entity),
+                None => entity,
+            };
             changes.push(Change::AuthPut { name, entity });
         }
         if let Some((_, disk)) = &secrets.disk {
