@@ -13,6 +13,8 @@ from skeptest.writer import check_notes, start_writer
 pytestmark = pytest.mark.own
 
 STILL_MIB = 24
+# Of load, for each machine: what its stop and start take, and some.
+SPAN_S = 20
 
 
 def check(host):
@@ -60,15 +62,19 @@ def same(skep, pool, tmp_path, wanted):
         assert digest(skep, pool + spec, tmp_path) == wanted, spec
 
 
-def roll(group, pool, program):
-    """One machine after the other gets another program, the next when all is whole again."""
-    client = group[0]
+def roll(group, pool, program, tmp_path, note):
+    """One machine after the other gets another program, each under a load of its own, the next when all is whole again. Gives the loads."""
+    client, loads = group[0], []
     for host in group:
-        assert host.stop() == 0, host.log_tail()
-        host.program = program
-        host.start()
+        with Load(client, pool, tmp_path, seconds=SPAN_S, note=lambda name, value, host=host: note('%s, %s' % (host.name, name), value)) as load:
+            assert host.stop() == 0, host.log_tail()
+            host.program = program
+            host.start()
+            assert load.proc.poll() is None, 'the load was over before %s served again' % host.name
         wait_until(lambda: is_whole(client, pool, len(group.list)), 120, 0.5,
                    lambda: 'a whole cluster after %s: %s' % (host.name, client.ceph('-s', check=None).out))
+        loads.append(load)
+    return loads
 
 
 def test_the_check_reads_etcd_and_leaves_it(hosts):
@@ -113,9 +119,7 @@ def test_rolling_upgrade_and_the_way_back_under_load(hosts, tmp_path, record_pro
         assert all(f['verdict'] == 'good' and f['way_back'] and not f['converts'] for f in found), found
     loads = []
     for program, what in ((None, 'upgrade'), (old, 'way back'), (None, 'upgrade again')):
-        with Load(client, pool, tmp_path, seconds=60, note=lambda name, value, what=what: record_property('%s: %s' % (what, name), value)) as load:
-            roll(group, pool, program)
-        loads.append(load)
+        loads += roll(group, pool, program, tmp_path, lambda name, value, what=what: record_property('%s: %s' % (what, name), value))
         for written in loads:
             written.verify()
         same(client, pool, tmp_path, wanted)

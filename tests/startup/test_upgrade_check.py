@@ -1,6 +1,8 @@
 """`skep upgrade check`: what it says of a store, running and stopped, and that it changes nothing."""
+import base64
 import hashlib
 import json
+import os
 import re
 
 import pytest
@@ -96,6 +98,15 @@ def test_what_is_newer_is_refused_by_name(own):
         assert tree(skep.data) == before
         with open(skep.data / 'osd.0' / 'block', 'r+b') as f:
             f.write(kept)
+    # A start would not make a new store in the place of one that the cluster knows, and what nobody serves any more does not count.
+    osd, away = skep.data / 'osd.0', skep.data / 'away'
+    os.rename(osd, away)
+    said = check(skep.data, status=1).out
+    assert re.search(r'refused .*osd\.0: .*put it back', said), said
+    os.rename(away, osd)
+    (skep.data / 'osd.7').mkdir()
+    (skep.data / 'osd.7' / 'block').write_bytes(b'?')
+    assert 'osd.7' not in check(skep.data).out
     state = skep.data / 'cluster' / 'state.redb'
     whole = state.read_bytes()
     state.write_bytes(b'x' * len(whole))
@@ -110,3 +121,17 @@ def test_what_is_newer_is_refused_by_name(own):
     settings.write_text(text)
     check(skep.data)
     skep.start()
+
+
+def test_an_encrypted_osd_has_no_way_back(own, tmp_path):
+    keys = tmp_path / 'keys'
+    keys.write_text('first %s\n' % base64.b64encode(os.urandom(32)).decode())
+    skep = own(osds=1, auth='none', options=['--osd-keys', str(keys)]).start()
+    assert skep.stop() == 0
+    r = check(skep.data, '--osd-keys', keys, '-f', 'json', status=1)
+    assert 'seal of an encrypted OSD' in r.err and '--one-way' in r.err, r
+    found = json.loads(r.out)
+    assert [f['name'] for f in found if not f['way_back']] == ['seal of an encrypted OSD'] and {f['verdict'] for f in found} == {'good'}, found
+    check(skep.data, '--osd-keys', keys, '--one-way')
+    # Without its key a start would fail, whatever is accepted.
+    assert 'refused' in check(skep.data, '--one-way', status=1).out

@@ -252,6 +252,11 @@ pub fn resident_bytes() -> Option<u64> {
 /// The process that has a file locked by flock, as the kernel lists it; None where nobody has, or where the list
 /// does not show it (another pid namespace, a file system with device numbers of its own).
 pub fn locked_by(path: &Path) -> Option<u32> {
+    listed(path, &["WRITE", "READ"])
+}
+
+/// The same of locks of these kinds.
+fn listed(path: &Path, kinds: &[&str]) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
     let meta = fs::metadata(path).ok()?;
     let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
@@ -259,9 +264,25 @@ pub fn locked_by(path: &Path) -> Option<u32> {
     let file = format!("{major:02x}:{minor:02x}:{}", meta.ino());
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let mut lines = locks.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
-    let line = lines.find(|f| f.get(1) == Some(&"FLOCK") && f.get(5) == Some(&file.as_str()))?;
+    let line = lines.find(|f| {
+        let of_kind = f.get(3).is_some_and(|kind| kinds.contains(kind));
+        of_kind && f.get(1) == Some(&"FLOCK") && f.get(5) == Some(&file.as_str())
+    })?;
     line.get(4)?.parse().ok().filter(|pid| *pid > 0)
 }
+
+/// Who has a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    Nobody,
+    Process(u32),
+    /// A process that does not say which it is: its number could not be written, or is not there yet.
+    Unknown,
+}
+
+/// How often a lock is asked for, and the pause between: who only asks for its holder may have it for a moment.
+const TAKE_TRIES: u32 = 4;
+const TAKE_AGAIN: std::time::Duration = std::time::Duration::from_millis(10);
 
 /// An exclusive lock on a file that holds the owner's process id; released when dropped or when the
 /// process ends, however it ends.
@@ -288,7 +309,13 @@ impl LockFile {
             .mode(0o600)
             .open(path);
         let mut file = open.map_err(LockError::Io)?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let taken = (0..TAKE_TRIES).any(|n| {
+            if n > 0 {
+                std::thread::sleep(TAKE_AGAIN);
+            }
+            flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        });
+        if !taken {
             return Err(LockError::Held(Self::pid(&mut file)));
         }
         // Over what is there: a full disk has no block for it once that was cut off.
@@ -305,17 +332,23 @@ impl LockFile {
         }
     }
 
-    /// The process that holds the lock now; `None` if nobody does.
-    pub fn holder(path: &Path) -> io::Result<Option<u32>> {
+    /// Who holds the lock now. The kernel's list is asked first, since that takes no lock for the asking.
+    pub fn holder(path: &Path) -> io::Result<Holder> {
+        if let Some(pid) = listed(path, &["WRITE"]) {
+            return Ok(Holder::Process(pid));
+        }
         let mut file = match File::open(path) {
             Ok(f) => f,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Holder::Nobody),
             Err(e) => return Err(e),
         };
-        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
-            return Ok(None);
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(Holder::Nobody),
+            Err(e) if e == rustix::io::Errno::WOULDBLOCK => {
+                Ok(Self::pid(&mut file).map_or(Holder::Unknown, Holder::Process))
+            }
+            Err(e) => Err(e.into()),
         }
-        Ok(Self::pid(&mut file))
     }
 
     fn pid(file: &mut File) -> Option<u32> {
@@ -401,7 +434,7 @@ mod tests {
             fs::read_to_string(&path).unwrap(),
             format!("{}\n", std::process::id())
         );
-        assert_eq!(LockFile::holder(&path).unwrap(), Some(std::process::id()));
+        assert_eq!(LockFile::holder(&path).unwrap(), Holder::Process(std::process::id()));
         drop(held);
     }
 
@@ -409,9 +442,9 @@ mod tests {
     fn a_lock_has_one_holder() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        assert_eq!(LockFile::holder(&path).unwrap(), None);
+        assert_eq!(LockFile::holder(&path).unwrap(), Holder::Nobody);
         let held = LockFile::take(&path).unwrap();
-        assert_eq!(LockFile::holder(&path).unwrap(), Some(std::process::id()));
+        assert_eq!(LockFile::holder(&path).unwrap(), Holder::Process(std::process::id()));
         assert_eq!(locked_by(&path), Some(std::process::id()));
         assert!(matches!(LockFile::take(&path), Err(LockError::Held(Some(p))) if p == std::process::id()));
         drop(held);

@@ -19,6 +19,8 @@ use types::{EntityAddr, Utime};
 pub use types::NOSNAP;
 
 pub const ROOT: u64 = 1;
+/// The version of all rows.
+pub const ENVELOPE: u8 = 1;
 /// Where numbers of ordinary inodes begin.
 pub const FIRST_INO: u64 = 0x100_0000_0000;
 
@@ -328,9 +330,9 @@ pub struct SnapInfo {
     pub stamp: Utime,
     pub metadata: BTreeMap<String, String>,
 }
-denc::envelope_denc!(SnapInfo, 1, 1, { name, stamp, metadata });
+denc::envelope_denc!(SnapInfo, ENVELOPE, ENVELOPE, { name, stamp, metadata });
 
-denc::envelope_denc!(Inode, 1, 1, {
+denc::envelope_denc!(Inode, ENVELOPE, ENVELOPE, {
     ino, first, mode, uid, gid, rdev, nlink, version, xattr_version, change_attr, ctime, mtime, atime, btime,
     time_warp_seq, size, max_size, truncate_size, truncate_seq, layout, pool_ns, symlink, xattrs, quota, pin,
     files, subdirs, sums, untold, links, bits, split, snaps, past_snaps, realm_seq, realm_created, is_subvolume,
@@ -399,7 +401,7 @@ pub struct Dentry {
     pub first: u64,
     pub is_dir: bool,
 }
-denc::envelope_denc!(Dentry, 1, 1, { ino, first, is_dir });
+denc::envelope_denc!(Dentry, ENVELOPE, ENVELOPE, { ino, first, is_dir });
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRow {
@@ -410,7 +412,7 @@ pub struct SessionRow {
     /// As its ticket said when it was opened.
     pub caps: String,
 }
-denc::envelope_denc!(SessionRow, 1, 1, { entity, addr, features, metadata, caps });
+denc::envelope_denc!(SessionRow, ENVELOPE, ENVELOPE, { entity, addr, features, metadata, caps });
 
 /// What is done to a file's objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -430,7 +432,7 @@ pub struct Job {
     pub bits: u8,
     pub split: u32,
 }
-denc::envelope_denc!(Job, 1, 1, {
+denc::envelope_denc!(Job, ENVELOPE, ENVELOPE, {
     kind, ino, layout, pool_ns, from, to, truncate_seq, snap_seq, snaps, bits, split,
 });
 
@@ -455,7 +457,7 @@ pub struct Counters {
     pub next_job: u64,
     pub last_snap: u64,
 }
-denc::envelope_denc!(Counters, 1, 1, { next_ino, next_job, last_snap });
+denc::envelope_denc!(Counters, ENVELOPE, ENVELOPE, { next_ino, next_job, last_snap });
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Row {

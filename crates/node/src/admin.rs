@@ -10,6 +10,7 @@ use crate::{DataDir, Error};
 use cluster::{Change, Changes, ClusterState};
 use forms::Form;
 use forms::names::Names;
+use io::files::Holder;
 use metastore::{ClusterHandle, Committed};
 use metrics::{Registry, json};
 use mon::audit::{AuditFile, Record};
@@ -20,7 +21,7 @@ use types::{Errno, OsdId};
 /// Asks the process that serves `dir`.
 pub fn ask(dir: &DataDir, request: &str) -> Result<String, Error> {
     let path = dir.admin_path();
-    if dir.holder()?.is_none() {
+    if dir.holder()? == Holder::Nobody {
         return Err(Error::NotRunning(dir.root().to_path_buf()));
     }
     let answer = io::task::block_on(io::admin::ask(&path, request)).and_then(|r| r);

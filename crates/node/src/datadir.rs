@@ -15,7 +15,7 @@
 //! users gives them their own `ceph.conf` (`skep conf` prints it) and keyring.
 
 use crate::Error;
-use io::files::{self, LockError, LockFile};
+use io::files::{self, Holder, LockError, LockFile};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -258,8 +258,8 @@ impl DataDir {
         })
     }
 
-    /// The process that serves the directory now.
-    pub fn holder(&self) -> Result<Option<u32>, Error> {
+    /// Who serves the directory now.
+    pub fn holder(&self) -> Result<Holder, Error> {
         let path = self.lock_path();
         LockFile::holder(&path).map_err(|source| Error::DataDir { path, source })
     }

@@ -54,7 +54,11 @@ pub const FILES: &str = "file system";
 #[cfg(feature = "s3")]
 pub const BUCKETS: &str = "settings of an S3 bucket";
 
-/// What the release before knows of feature bits (dev/release-before names it).
+/// What the release before (dev/release-before names it) reads of buckets' settings, which have added notifications, logging and objects that end by
+/// themselves since.
+#[cfg(feature = "s3")]
+const BUCKETS_BEFORE: u64 = 7;
+/// And knows of feature bits.
 const STORE_BITS_BEFORE: u64 = 0b111;
 const STATE_BITS_BEFORE: u64 = 0b1;
 
@@ -71,8 +75,7 @@ const fn same(name: &'static str, place: &'static str, writes: u64) -> Form {
 }
 
 pub fn forms() -> Vec<Form> {
-    #[cfg_attr(not(feature = "s3"), expect(unused_mut))]
-    let mut all = vec![
+    let all = [
         same(DIRECTORY, "`skep.toml`: `format`", datadir::FORMAT.into()),
         same(STORE, "`osd.N/block`: superblock", store::FORMAT.into()),
         Form {
@@ -84,16 +87,43 @@ pub fn forms() -> Vec<Form> {
         same(STATE_FILE, "`cluster/state.redb`: `format`", metastore::embedded::FORMAT),
         same(COPY, "`osd.N/cluster.copy`", copies::FORMAT.into()),
         same(FILES, "metadata pool: `skep.journal`", mds::journal::FORM.into()),
+        same("rows of a file system", "metadata pool", mds::row::ENVELOPE.into()),
     ];
-    #[cfg(feature = "s3")]
-    all.push(Form {
-        before: 4,
-        back: Back::Until(
-            "a client that asks a bucket for what the version stands for (docs/internals/objects.md)",
-        ),
-        ..same(BUCKETS, "pool `s3.meta`", s3::SETTINGS_FORM.into())
-    });
-    all
+    all.into_iter().chain(of_gateway()).collect()
+}
+
+#[cfg(not(feature = "s3"))]
+fn of_gateway() -> Vec<Form> {
+    Vec::new()
+}
+
+/// What the gateway keeps. `s3.meta` has rows of buckets, and of what is in them (`index`).
+#[cfg(feature = "s3")]
+fn of_gateway() -> Vec<Form> {
+    use s3::forms;
+    let (meta, index) = ("pool `s3.meta`: buckets", "pool `s3.meta`: index of a bucket");
+    vec![
+        same("S3 bucket", meta, forms::BUCKET.into()),
+        Form {
+            before: BUCKETS_BEFORE,
+            back: Back::Until("a bucket has notifications, logging or an object with `X-Delete-At`"),
+            ..same(BUCKETS, meta, forms::SETTINGS.into())
+        },
+        same("rule of an S3 lifecycle", meta, forms::RULE.into()),
+        same("walk of an S3 lifecycle", meta, forms::WALK.into()),
+        same("shard of an S3 index", index, forms::SHARD.into()),
+        same("S3 object", index, forms::ENTRY.into()),
+        same("attributes of an S3 object", index, forms::ATTRIBUTES.into()),
+        same("kinds of data of an S3 object", index, forms::DATA.into()),
+        same("S3 upload", index, forms::UPLOAD.into()),
+        same("intent to write S3 data", index, forms::INTENT.into()),
+        same("piece of S3 data", "data pools of S3", forms::PIECE.into()),
+        Form {
+            before: 0,
+            back: Back::Until("a client makes one (`CreateTopic`)"),
+            ..same("S3 topic and its queue", "pool `s3.meta`", forms::TOPICS.into())
+        },
+    ]
 }
 
 /// The form of this name.
@@ -107,7 +137,9 @@ pub fn bits() -> Vec<Bit> {
         let set_by = match place {
             0 => "making the store",
             1 => "opening the store",
-            2 => "`ceph osd pool set POOL compression_mode`, with the first compressed write",
+            2 => {
+                "`ceph osd pool set POOL compression_mode` or `ceph config set osd bluestore_compression_mode`, with the first compressed write"
+            }
             _ => "",
         };
         let before = STORE_BITS_BEFORE & mask != 0;

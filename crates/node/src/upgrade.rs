@@ -1,7 +1,8 @@
 //! `skep upgrade check`: what this program would make of a machine that another release serves, before it replaces that one.
 //!
 //! Invariant: nothing is written or opened for writing, here or in etcd, and no store is locked. Of a state in a file a copy is read: that which lies beside an
-//! OSD while a process serves the directory, the file itself, in memory, while none does.
+//! OSD while a process serves the directory, the file itself, in memory, while none does. OSDs are those of the settings: what lies in directories of others
+//! is nobody's any more.
 //!
 //! Bounds: [`ETCD_WITHIN`] for etcd; a file of the state as `metastore` bounds it.
 //!
@@ -18,13 +19,13 @@ use cluster::format::Format;
 use cluster::rows::Row;
 use denc::Decode;
 use io::disk::sealed;
-use io::files;
+use io::files::{self, Holder};
 use io::key_file::KeyFile;
 use metastore::Kv;
 use metastore::kv::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use types::Uuid;
+use types::{OsdId, Uuid};
 
 const ETCD_WITHIN: Duration = Duration::from_secs(10);
 /// Where seals and copies have their version, behind their magic.
@@ -67,11 +68,19 @@ pub async fn check(dir: &Path, keys: Option<&KeyFile>) -> Result<Vec<Found>, Err
     let Some(settings) = settings else {
         return Ok(found);
     };
-    let osds = osds(&dir)?;
+    let fsid = settings.fsid()?;
+    let osds = osds(&dir, &settings);
     for osd in &osds {
-        found.extend(seal(osd));
-        found.push(store(osd, keys));
-        found.extend(copy(osd));
+        match &osd.made {
+            Ok(true) => {
+                found.extend(seal(&osd.path));
+                found.push(store(osd, fsid, keys));
+                found.extend(copy(&osd.path));
+            }
+            // The state says whether there should be one.
+            Ok(false) => {}
+            Err(why) => found.extend(refused(formats::STORE, osd.path.display().to_string(), why.clone())),
+        }
     }
     found.extend(state(&dir, &settings, &osds).await?);
     Ok(found)
@@ -146,19 +155,34 @@ fn directory(dir: &DataDir) -> Result<(Option<Settings>, Found), Error> {
     }
 }
 
-/// Directories of stores, in the order of their names.
-fn osds(dir: &DataDir) -> Result<Vec<PathBuf>, Error> {
-    let io = |source| Error::DataDir {
-        path: dir.root().to_path_buf(),
-        source,
+/// An OSD of this machine.
+struct Osd {
+    id: OsdId,
+    path: PathBuf,
+    /// Whether it has a data file, without which no store was ever made there; or why that cannot be told.
+    made: Result<bool, String>,
+}
+
+/// Those that a start serves: directories of OSDs that were removed from the cluster may still lie there.
+fn osds(dir: &DataDir, settings: &Settings) -> Vec<Osd> {
+    let of = |id| {
+        let path = dir.osd_path(id);
+        let listed = files::list_dir(&path).map_err(|e| e.to_string());
+        let made = listed.map(|names| names.iter().any(|n| n == "block"));
+        Osd { id, path, made }
     };
-    let mut names = files::list_dir(dir.root()).map_err(io)?;
-    names.retain(|n| n.strip_prefix("osd.").is_some_and(|id| id.parse::<u32>().is_ok()));
-    names.sort_by_key(|n| (n.len(), n.clone()));
-    let paths = names.iter().map(|n| dir.root().join(n));
-    // Without it no store was ever made there.
-    let made = |osd: &PathBuf| files::list_dir(osd).is_ok_and(|of| of.iter().any(|n| n == "block"));
-    Ok(paths.filter(made).collect())
+    settings.osd_ids().into_iter().map(of).collect()
+}
+
+/// Stores that are not there, though the cluster knows their OSDs.
+fn missing(state: &ClusterState, osds: &[Osd]) -> Vec<Found> {
+    let map = &state.osdmap;
+    // One that has never been up has no place in the tree yet: a start makes its store.
+    let known = |id| map.osd(id).is_some_and(|o| !o.uuid.is_nil()) && map.crush.item_name(id).is_some();
+    let gone = osds.iter().filter(|osd| osd.made == Ok(false) && known(osd.id));
+    let why = "there is no store, but the cluster knows this OSD: put it back";
+    gone.filter_map(|osd| refused(formats::STORE, osd.path.display().to_string(), why.into()))
+        .collect()
 }
 
 /// The seal of an OSD, if it has one that was ever used.
@@ -169,18 +193,20 @@ fn seal(osd: &Path) -> Option<Found> {
         let number = raw.get(VERSION_AT..)?.try_into().ok().map(u32::from_le_bytes)?;
         raw.starts_with(sealed::MAGIC).then_some(number.into())
     };
-    let version = (0..2).find_map(head)?;
+    // One copy that can be read is enough.
+    let version = (0..2).filter_map(head).min()?;
     judge(formats::SEAL, path.display().to_string(), version)
 }
 
-fn store(osd: &Path, keys: Option<&KeyFile>) -> Found {
-    let place = osd.display().to_string();
+fn store(osd: &Osd, fsid: Uuid, keys: Option<&KeyFile>) -> Found {
+    let place = osd.path.display().to_string();
     let options = store::Options {
-        osd_id: store::Options::ANY_OSD,
+        osd_id: osd.id,
+        fsid,
         keys: keys.cloned(),
         ..store::Options::default()
     };
-    let done = match store::look(osd, &options) {
+    let done = match store::look(&osd.path, &options) {
         Ok(identity) => judge(formats::STORE, place.clone(), identity.format.into())
             .map(|found| with_bits(found, identity.features, store::FEATURES_AT_OPEN)),
         Err(store::Error::NewerFormat { found, .. }) => judge(formats::STORE, place.clone(), found.into()),
@@ -210,6 +236,9 @@ fn has(bits: u64, bit: &Bit) -> bool {
 
 /// The same with what feature bits say: those that are set, and those that a start sets.
 fn with_bits(found: Found, set: u64, at_start: u64) -> Found {
+    if found.verdict != Verdict::Good {
+        return found;
+    }
     let of: Vec<Bit> = formats::bits()
         .into_iter()
         .filter(|b| b.of == found.name)
@@ -240,19 +269,25 @@ fn with_bits(found: Found, set: u64, at_start: u64) -> Found {
     }
 }
 
-/// The copy of the cluster's state beside an OSD, if there is one.
+/// The copy of the cluster's state beside an OSD, if there is one. None keeps a start from serving: it writes the next one over it, whatever it is.
 fn copy(osd: &Path) -> Option<Found> {
+    let form = formats::form(formats::COPY)?;
     let path = osd.join(copies::NAME);
-    let place = path.display().to_string();
-    let raw = files::read_range(&path, VERSION_AT as u64, 4).ok()?;
-    let version = raw.try_into().ok().map(u32::from_le_bytes)?;
-    let found = judge(formats::COPY, place, version.into())?;
-    Some(match copies::Copy::read(osd) {
-        Err(why) if found.verdict == Verdict::Good => Found {
-            text: format!("{why}; a start writes it anew"),
-            ..found
-        },
-        _ => found,
+    let head = files::read_range(&path, VERSION_AT as u64, 4);
+    if head.as_ref().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
+        return None;
+    }
+    let number: Option<[u8; 4]> = head.ok().and_then(|raw| raw.try_into().ok());
+    let text = match copies::Copy::read(osd) {
+        Ok(_) => "is written anew with each change, in the same form".into(),
+        Err(why) => format!("{why}; a start writes it anew"),
+    };
+    Some(Found {
+        version: number.map(|raw| u32::from_le_bytes(raw).into()),
+        way_back: form.before >= form.writes,
+        verdict: Verdict::Good,
+        text,
+        ..blank(&form, path.display().to_string())
     })
 }
 
@@ -264,7 +299,7 @@ struct Rows {
     rows: Vec<(String, Bytes)>,
 }
 
-async fn state(dir: &DataDir, settings: &Settings, osds: &[PathBuf]) -> Result<Vec<Found>, Error> {
+async fn state(dir: &DataDir, settings: &Settings, osds: &[Osd]) -> Result<Vec<Found>, Error> {
     let fsid = settings.fsid()?;
     let place = match &settings.etcd {
         Some(etcd) => format!("etcd at {} (prefix {})", etcd.endpoints.join(", "), etcd.prefix),
@@ -277,7 +312,7 @@ async fn state(dir: &DataDir, settings: &Settings, osds: &[PathBuf]) -> Result<V
     Ok(match read {
         Ok(rows) => {
             let file = rows.file.and_then(|v| judge(formats::STATE_FILE, place, v));
-            file.into_iter().chain(of_rows(&rows, fsid)).collect()
+            file.into_iter().chain(of_rows(&rows, fsid, osds)).collect()
         }
         Err(why) => Vec::from_iter(refused(formats::STATE, place, why)),
     })
@@ -303,14 +338,20 @@ fn plain(rows: Vec<Kv>) -> Vec<(String, Bytes)> {
     rows.into_iter().map(|kv| (kv.key, kv.value)).collect()
 }
 
-fn from_file(dir: &DataDir, osds: &[PathBuf], fsid: Uuid) -> Result<Rows, String> {
+fn from_file(dir: &DataDir, osds: &[Osd], fsid: Uuid) -> Result<Rows, String> {
     let holder = || dir.holder().map_err(|e| e.to_string());
-    if let Some(pid) = holder()? {
+    let who = match holder()? {
+        Holder::Nobody => None,
+        Holder::Process(pid) => Some(format!("process {pid}")),
+        Holder::Unknown => Some("a process that does not name itself".into()),
+    };
+    if let Some(who) = who {
         // It may be writing to the file: the copies are replaced as a whole.
-        let copies = osds.iter().filter_map(|osd| Some((osd, copies::Copy::read(osd).ok()?)));
+        let paths = osds.iter().map(|osd| &osd.path);
+        let copies = paths.filter_map(|osd| Some((osd, copies::Copy::read(osd).ok()?)));
         let ours = copies.filter(|(_, copy)| copy.fsid == fsid);
         let (osd, newest) = ours.max_by_key(|(_, copy)| copy.version).ok_or_else(|| {
-            format!("process {pid} serves it and there is no whole copy beside an OSD yet: ask again in a minute, or stop it")
+            format!("{who} serves it and there is no whole copy beside an OSD yet: ask again in a minute, or stop it")
         })?;
         return Ok(Rows {
             place: osd.join(copies::NAME).display().to_string(),
@@ -321,7 +362,7 @@ fn from_file(dir: &DataDir, osds: &[PathBuf], fsid: Uuid) -> Result<Rows, String
     let path = dir.state_path();
     let read = metastore::embedded::read_copy(&path).map_err(|e| e.to_string());
     // Whoever began to serve it meanwhile may have written to it.
-    if holder()?.is_some() {
+    if holder()? != Holder::Nobody {
         return Err("a process has begun to serve it just now: ask again".into());
     }
     let (format, rows) = read?.ok_or_else(|| format!("{} is not there", path.display()))?;
@@ -333,7 +374,7 @@ fn from_file(dir: &DataDir, osds: &[PathBuf], fsid: Uuid) -> Result<Rows, String
 }
 
 /// The state that the rows say: read as a start reads it, each row of it.
-fn of_rows(rows: &Rows, fsid: Uuid) -> Vec<Found> {
+fn of_rows(rows: &Rows, fsid: Uuid, osds: &[Osd]) -> Vec<Found> {
     let place = rows.place.clone();
     let format = rows.rows.iter().find(|(key, _)| key == cluster::keys::FORMAT);
     let format = format.map_or(Ok(Format::CURRENT), |(_, raw)| Format::from_bytes(raw));
@@ -361,7 +402,8 @@ fn of_rows(rows: &Rows, fsid: Uuid) -> Vec<Found> {
         Ok(Some(state)) => {
             let found = judge(formats::STATE, place, format.version.into());
             let found = found.map(|f| with_bits(f, format.features, 0));
-            found.into_iter().chain(elsewhere(&state)).collect()
+            let others = missing(&state, osds).into_iter().chain(elsewhere(&state));
+            found.into_iter().chain(others).collect()
         }
     }
 }
@@ -370,10 +412,15 @@ fn of_rows(rows: &Rows, fsid: Uuid) -> Vec<Found> {
 fn elsewhere(state: &ClusterState) -> Vec<Found> {
     let not_seen = |name: &str, place: String, who: &str| {
         let form = formats::form(name)?;
+        let way_back = form.before >= form.writes;
+        let before = match way_back {
+            true => String::new(),
+            false => format!("; the release before reads up to version {}", form.before),
+        };
         Some(Found {
-            way_back: form.before >= form.writes,
+            way_back,
             verdict: Verdict::NotSeen,
-            text: format!("not looked at: {who} looks by itself, and refuses what is newer"),
+            text: format!("not looked at: {who} looks by itself, and refuses what is newer{before}"),
             ..blank(&form, place)
         })
     };
@@ -453,27 +500,28 @@ mod tests {
     #[test]
     fn a_state_is_read_as_a_start_reads_it() {
         use denc::Encode;
-        let good = of_rows(&first_rows(&[]), FSID);
+        let good = of_rows(&first_rows(&[]), FSID, &[]);
         assert_eq!(good.len(), 1, "{good:?}");
         assert_eq!((good[0].verdict, good[0].way_back), (Verdict::Good, true), "{good:?}");
         let newer = Format {
             version: cluster::format::VERSION + 1,
             features: 0,
         };
-        let newer = of_rows(&first_rows(&[(cluster::keys::FORMAT, Some(newer.to_bytes()))]), FSID);
+        let newer = of_rows(&first_rows(&[(cluster::keys::FORMAT, Some(newer.to_bytes()))]), FSID, &[]);
         assert_eq!(newer[0].verdict, Verdict::Refused, "{newer:?}");
         assert_eq!(newer[0].version, Some(u64::from(cluster::format::VERSION) + 1));
         // Any row that cannot be read is found, and named.
-        let broken = of_rows(&first_rows(&[(cluster::keys::MONMAP, Some(Bytes::from_static(b"?")))]), FSID);
+        let unread = (cluster::keys::MONMAP, Some(Bytes::from_static(b"?")));
+        let broken = of_rows(&first_rows(&[unread]), FSID, &[]);
         assert!(broken[0].text.contains(cluster::keys::MONMAP), "{broken:?}");
-        let empty = of_rows(&first_rows(&[(cluster::keys::CLUSTER, None)]), FSID);
+        let empty = of_rows(&first_rows(&[(cluster::keys::CLUSTER, None)]), FSID, &[]);
         assert_eq!(empty[0].verdict, Verdict::Refused, "{empty:?}");
-        let other = of_rows(&first_rows(&[]), Uuid([8; 16]));
+        let other = of_rows(&first_rows(&[]), Uuid([8; 16]), &[]);
         assert!(other[0].text.contains("belongs to cluster"), "{other:?}");
     }
 
     const SETTINGS: &str = "format = 1\nfsid = \"07070707-0707-0707-0707-070707070707\"\nauth = \"none\"\nbind = \"127.0.0.1\"\n\
-                            mon_port = 3300\nosds = 2\n";
+                            mon_port = 3300\nosds = 4\n";
 
     #[test]
     fn a_directory_is_looked_at_as_a_whole() {
@@ -483,9 +531,15 @@ mod tests {
         write("skep.toml", SETTINGS.as_bytes());
         let options = store::Options {
             log_bytes: 1 << 20,
+            fsid: FSID,
             ..store::Options::default()
         };
         store::Store::mkfs(&root.join("osd.0"), &options).unwrap();
+        // Of another OSD; one that is no directory; and one that the settings do not name, so nobody's.
+        store::Store::mkfs(&root.join("osd.2"), &options).unwrap();
+        write("osd.3", b"?");
+        files::make_dir(&root.join("osd.4")).unwrap();
+        write("osd.4/block", b"?");
         // One that no program of today could have written.
         files::make_dir(&root.join("osd.1")).unwrap();
         let later = 2u32.to_le_bytes();
@@ -500,7 +554,10 @@ mod tests {
             (formats::STORE, Some(1), Verdict::Good),
             (formats::SEAL, Some(2), Verdict::Refused),
             (formats::STORE, None, Verdict::Refused),
-            (formats::COPY, Some(2), Verdict::Refused),
+            // A start writes it anew.
+            (formats::COPY, Some(2), Verdict::Good),
+            (formats::STORE, None, Verdict::Refused),
+            (formats::STORE, None, Verdict::Refused),
             // There is no file of it.
             (formats::STATE, None, Verdict::Refused),
         ];

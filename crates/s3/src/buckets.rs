@@ -58,7 +58,7 @@ pub struct Bucket {
 }
 
 /// The version that knows of settings; without them a record is as it was before.
-const WITH_SETTINGS: u8 = 2;
+pub const WITH_SETTINGS: u8 = 2;
 
 impl Encode for Bucket {
     /// Who does not know of settings refuses a bucket that has some.

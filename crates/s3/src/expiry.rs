@@ -79,7 +79,7 @@ struct Walk {
     newer: (Bytes, u32),
 }
 
-const WITH_NEWER: u8 = 2;
+pub const WITH_NEWER: u8 = 2;
 
 impl Encode for Walk {
     fn encode(&self, w: &mut Writer) {

@@ -25,6 +25,7 @@ mod error;
 mod expiry;
 #[cfg(test)]
 mod fake;
+pub mod forms;
 mod front;
 mod gateway;
 mod gc;
@@ -75,7 +76,6 @@ pub use master::Masters;
 pub use net::tls::Certificate;
 pub use quota::{Quota, Scope};
 pub use rate::{Rate, RateScope};
-pub use settings::KNOWN as SETTINGS_FORM;
 pub use subusers::{Access, Subuser};
 pub use survey::{BucketFacts, Page, Survey, UserFacts};
 pub use usage::{Kinds as UsageKinds, Place as UsagePlace, Sums, Usage, Which as UsageWhich};

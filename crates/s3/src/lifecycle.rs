@@ -66,7 +66,7 @@ denc::envelope_denc!(OlderMove, 1, 1, { days, keep, class });
 /// The version that knows of versions of objects; a rule without them is as it was before.
 const WITH_VERSIONS: u8 = 2;
 /// And the one that knows of storage classes.
-const WITH_MOVES: u8 = 3;
+pub const WITH_MOVES: u8 = 3;
 
 impl Encode for Rule {
     fn encode(&self, w: &mut Writer) {

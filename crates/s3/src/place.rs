@@ -95,6 +95,8 @@ impl Encode for Data {
 
 /// What the kinds of data are more that are not in the pool of STANDARD.
 const ELSEWHERE: u8 = 2;
+/// The last of the kinds of data.
+pub const KINDS: u8 = 2 + ELSEWHERE;
 
 impl Decode for Data {
     fn decode(r: &mut Reader) -> denc::Result<Self> {
@@ -120,7 +122,7 @@ pub struct Piece {
     pub origin: Tag,
 }
 
-const WITH_ORIGIN: u8 = 2;
+pub const WITH_ORIGIN: u8 = 2;
 
 impl Encode for Piece {
     /// Who does not know of pieces that were moved would read others' bytes.

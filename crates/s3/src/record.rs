@@ -53,7 +53,7 @@ impl Attributes {
 }
 
 /// The version that knows of storage classes.
-const WITH_CLASS: u8 = 2;
+pub const WITH_CLASS: u8 = 2;
 
 impl Encode for Attributes {
     fn encode(&self, w: &mut Writer) {
@@ -121,7 +121,7 @@ pub struct Entry {
 /// The version that knows of versions and locks; an entry without is as it was before.
 const WITH_VERSION: u8 = 2;
 /// The version that knows of encrypted data: who does not would hand them out as they lie there.
-const SEALED: u8 = 3;
+pub const SEALED: u8 = 3;
 
 impl Encode for Entry {
     fn encode(&self, w: &mut Writer) {
@@ -279,7 +279,7 @@ pub struct Intent {
     pub place: Place,
 }
 
-const WITH_PLACE: u8 = 2;
+pub const WITH_PLACE: u8 = 2;
 
 impl Encode for Intent {
     /// Who does not know of places would collect elsewhere.
@@ -368,7 +368,7 @@ pub struct State {
     pub versions: bool,
 }
 
-const WITH_VERSIONS: u8 = 2;
+pub const WITH_VERSIONS: u8 = 2;
 
 impl Encode for State {
     fn encode(&self, w: &mut Writer) {

@@ -23,6 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub const TOPICS: &str = "topics";
+/// The version of all rows here.
+pub const FORM: u8 = 1;
 pub const TOPICS_MAX: usize = 20;
 pub const ROWS_MAX: u64 = if cfg!(test) { 200 } else { 50_000 };
 pub const BYTES_MAX: u64 = 16 << 20;
@@ -46,7 +48,7 @@ pub struct Topic {
     pub created: u64,
 }
 
-denc::envelope_denc!(Topic, 1, 1, { id, owner, name, endpoint, opaque, created });
+denc::envelope_denc!(Topic, FORM, FORM, { id, owner, name, endpoint, opaque, created });
 
 /// What is said of a queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,7 +62,7 @@ pub struct Queue {
     pub old: u64,
 }
 
-denc::envelope_denc!(Queue, 1, 1, { rows, bytes, full, old });
+denc::envelope_denc!(Queue, FORM, FORM, { rows, bytes, full, old });
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Lease {
@@ -69,7 +71,7 @@ struct Lease {
     until: u64,
 }
 
-denc::envelope_denc!(Lease, 1, 1, { by, until });
+denc::envelope_denc!(Lease, FORM, FORM, { by, until });
 
 /// Rows, in order.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! `skep status|doctor|conf|down`: talk to a running store by its data directory.
 
 use crate::args;
+use io::files::Holder;
 use node::{DataDir, Error};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -111,8 +112,16 @@ pub fn conf(args: &args::Where) -> Result<(), Error> {
 /// `skep down`: SIGTERM, then wait until the lock is free.
 pub fn down(args: &args::Down) -> Result<(), Error> {
     let dir = DataDir::existing(&args.place.dir())?;
-    let Some(pid) = dir.holder()? else {
-        return Err(Error::NotRunning(dir.root().to_path_buf()));
+    let pid = match dir.holder()? {
+        Holder::Process(pid) => pid,
+        Holder::Nobody => return Err(Error::NotRunning(dir.root().to_path_buf())),
+        Holder::Unknown => {
+            let path = dir.lock_path();
+            return Err(Error::Usage(format!(
+                "{} is held by a process that does not say which it is",
+                path.display()
+            )));
+        }
     };
     io::files::terminate(pid).map_err(|source| Error::Io {
         what: format!("stopping pid {pid}"),
@@ -120,7 +129,7 @@ pub fn down(args: &args::Down) -> Result<(), Error> {
     })?;
     let start = Instant::now();
     let bar = crate::up::spinner("stopping");
-    while dir.holder()? == Some(pid) {
+    while dir.holder()? == Holder::Process(pid) {
         if start.elapsed() > Duration::from_secs(args.timeout) {
             return Err(Error::Usage(format!(
                 "pid {pid} has not ended after {} s; it goes on stopping",

@@ -19,7 +19,7 @@ enum Command {
     /// Look at what a machine and its cluster hold, before this program replaces the one that serves.
     ///
     /// Nothing is changed, and the store may be running. Exit code 0: this program goes on with all of it, and the release before could come
-    /// back; 1: not so.
+    /// back to what was looked at; 1: not so.
     #[command(verbatim_doc_comment)]
     Check(Check),
 }
@@ -31,7 +31,7 @@ struct Check {
     /// File with the keys of OSDs that are encrypted, as for `skep up`
     #[arg(long, value_name = "FILE")]
     osd_keys: Option<PathBuf>,
-    /// Also succeed where a start changes what the release before could then not read: there is no way back
+    /// Also succeed where the release before does not read what is there or what a start makes of it: there is no way back
     #[arg(long)]
     one_way: bool,
     /// Output format
@@ -61,14 +61,23 @@ fn check(args: &Check) -> Result<(), Error> {
 }
 
 fn judge(found: &[Found], one_way: bool) -> Result<(), Error> {
-    let count = |verdict: Verdict| found.iter().filter(|f| f.verdict == verdict).count();
-    match (count(Verdict::Refused), count(Verdict::OneWay)) {
-        (0, n) if n == 0 || one_way => Ok(()),
-        (0, n) => Err(Error::Usage(format!(
-            "of these {n} would be changed by a start, and the release before could not read them any more (--one-way accepts that)"
-        ))),
-        (n, _) => Err(Error::Usage(format!("this program cannot go on with {n} of these"))),
+    let refused = found.iter().filter(|f| f.verdict == Verdict::Refused).count();
+    if refused > 0 {
+        return Err(Error::Usage(format!("this program cannot go on with {refused} of these")));
     }
+    // Of what was not looked at the version is not known: who serves it says what he does not read.
+    let seen = found.iter().filter(|f| f.verdict != Verdict::NotSeen);
+    let lost: Vec<String> = seen
+        .filter(|f| !f.way_back)
+        .map(|f| format!("{} ({})", f.name, f.place))
+        .collect();
+    if lost.is_empty() || one_way {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "the release before could not go on with {} (--one-way accepts that)",
+        lost.join(", ")
+    )))
 }
 
 fn word(verdict: Verdict) -> &'static str {
@@ -111,7 +120,7 @@ fn json(found: &[Found]) -> serde_json::Value {
 mod tests {
     use super::*;
 
-    fn found(verdict: Verdict) -> Found {
+    fn found(verdict: Verdict, way_back: bool) -> Found {
         Found {
             name: "store of an OSD",
             place: "osd.0".into(),
@@ -119,7 +128,7 @@ mod tests {
             writes: 2,
             reads_from: 1,
             converts: true,
-            way_back: false,
+            way_back,
             verdict,
             text: "a sentence".into(),
         }
@@ -127,16 +136,21 @@ mod tests {
 
     #[test]
     fn only_who_says_so_goes_one_way() {
-        let of = |verdicts: &[Verdict], one_way| {
-            let found: Vec<Found> = verdicts.iter().map(|v| found(*v)).collect();
+        use Verdict::{Good, NotSeen, OneWay, Refused};
+        let of = |verdicts: &[(Verdict, bool)], one_way| {
+            let found: Vec<Found> = verdicts.iter().map(|(v, back)| found(*v, *back)).collect();
             judge(&found, one_way).map_err(|e| e.to_string())
         };
-        assert!(of(&[Verdict::Good, Verdict::NotSeen], false).is_ok());
-        assert!(of(&[Verdict::Good, Verdict::OneWay], false).unwrap_err().contains("--one-way"));
-        assert!(of(&[Verdict::Good, Verdict::OneWay], true).is_ok());
-        let refused = of(&[Verdict::Refused, Verdict::OneWay], true).unwrap_err();
+        assert!(of(&[(Good, true), (NotSeen, false)], false).is_ok());
+        // What a start changes, and what it leaves as it is: an encrypted OSD.
+        for lost in [(OneWay, false), (Good, false)] {
+            let said = of(&[(Good, true), lost], false).unwrap_err();
+            assert!(said.contains("--one-way") && said.contains("store of an OSD (osd.0)"), "{said}");
+            assert!(of(&[(Good, true), lost], true).is_ok());
+        }
+        let refused = of(&[(Refused, false), (OneWay, false)], true).unwrap_err();
         assert!(refused.contains("cannot go on with 1"), "{refused}");
-        let line = line(&found(Verdict::Good));
+        let line = line(&found(Good, true));
         assert_eq!(line, "good     store of an OSD, osd.0: version 1 (reads 1 to 2): a sentence");
     }
 }

@@ -6,6 +6,7 @@ use crate::{service, up};
 use ::client::{Client, Conf, Error as ClientError};
 use ::mount::Mounted;
 use args::{Mount, NAME};
+use io::files::Holder;
 use node::{DataDir, Error, Msgr1Port, Node, StartOptions};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -41,8 +42,8 @@ pub fn run(args: &Mount) -> Result<(), Error> {
                 mounted: OnceLock::new(),
             };
             match dir.holder()? {
-                Some(_) => io::task::block_on(whole.by_itself()),
-                None => {
+                Holder::Process(_) | Holder::Unknown => io::task::block_on(whole.by_itself()),
+                Holder::Nobody => {
                     node::watch_this_thread();
                     io::task::block_on(whole.with_store(&dir))
                 }

@@ -57,9 +57,13 @@ fn explain(dir: &Path, e: &Fail) -> String {
 
 /// The process that serves the OSD in `dir`, where it can be found out.
 fn holder(dir: &Path) -> Option<u32> {
-    let lock = dir.parent().map(|up| up.join("lock"));
-    io::files::locked_by(&dir.join("block"))
-        .or_else(|| lock.and_then(|l| io::files::LockFile::holder(&l).ok().flatten()))
+    io::files::locked_by(&dir.join("block")).or_else(|| {
+        let lock = dir.parent()?.join("lock");
+        match io::files::LockFile::holder(&lock) {
+            Ok(io::files::Holder::Process(pid)) => Some(pid),
+            _ => None,
+        }
+    })
 }
 
 /// Stores of OSDs below a directory that is not one itself.
