@@ -153,12 +153,13 @@ def test_nobody_locks_himself_out(cluster):
     assert 'expires' not in cluster.ceph_json('auth', 'get', 'client.admin')[0]
 
 
-def test_the_administrators_keyring_follows(cluster):
-    if not hasattr(cluster, 'data'):
-        pytest.skip('the data directory is somewhere else')
-    keyring = cluster.data / 'ceph.client.admin.keyring'
-    key = cluster.ceph('auth', 'get-or-create-pending', 'client.admin').out.split()[-1]
+@pytest.mark.own
+def test_the_administrators_keyring_follows(own):
+    skep = own(osds=1).start()
+    keyring = skep.data / 'ceph.client.admin.keyring'
+    key = skep.ceph('auth', 'get-or-create-pending', 'client.admin').out.split()[-1]
     assert key not in keyring.read_text()
-    cluster.ceph('auth', 'commit-pending', 'client.admin')
+    skep.ceph('auth', 'commit-pending', 'client.admin')
     until(keyring.read_text, lambda text: key in str(text))
-    assert cluster.ceph_json('auth', 'get', 'client.admin')[0]['key'] == key
+    assert skep.ceph_json('auth', 'get', 'client.admin')[0]['key'] == key
+    assert skep.stop() == 0
