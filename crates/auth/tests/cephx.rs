@@ -111,7 +111,9 @@ impl World {
     fn login_at(&self, client: &mut CephxClient, age: Duration) -> Result<Step, AuthError> {
         let cx = self.at(age);
         let request = client.request(EntityKind::Mon, &cx)?;
-        let step = self.server.start(AuthMethod::Cephx, ConMode::Crc, &request, &cx)?;
+        let step = self
+            .server
+            .start(AuthMethod::Cephx, ConMode::Crc, &request, &cx)?;
         let Step::More { payload, pending } = step else {
             panic!("cephx always has a challenge")
         };
@@ -644,7 +646,10 @@ fn entities_of_earlier_versions_are_read() {
     };
     assert_eq!(EntityAuth::from_bytes(&more.to_bytes()).unwrap(), more);
     assert_eq!(more.to_bytes()[..2], [3, 1], "earlier versions may read it");
-    let only_end = EntityAuth { pending: None, ..more };
+    let only_end = EntityAuth {
+        pending: None,
+        ..more
+    };
     assert_eq!(EntityAuth::from_bytes(&only_end.to_bytes()).unwrap(), only_end);
 }
 
@@ -657,7 +662,10 @@ fn a_key_and_a_pending_one_are_both_valid() {
     let with = |key: &CryptoKey| CephxClient::new(name.clone(), key.clone());
     assert!(w.login(&mut with(&new)).is_err(), "not made yet");
     let nobody = CryptoKey::new([0; 16], NOW);
-    assert!(w.login(&mut with(&nobody)).is_err(), "where there is no pending key, none is one");
+    assert!(
+        w.login(&mut with(&nobody)).is_err(),
+        "where there is no pending key, none is one"
+    );
     w.edit(&name, |e| e.pending = Some(new.clone()));
     assert!(w.login(&mut with(&nobody)).is_err());
     // Both, with sessions of one epoch, for which an OSD needs to know nothing of it.
@@ -684,7 +692,8 @@ fn a_key_and_a_pending_one_are_both_valid() {
     osd.set_entities(w.entities(), 10);
     assert_eq!(w.login(&mut old.clone()).unwrap_err().errno(), Errno::EACCES);
     assert_eq!(w.renew_at(&old, &was, Duration::ZERO), 0);
-    w.handshake(&mut old, EntityKind::Osd, &osd, ConMode::Crc).unwrap();
+    w.handshake(&mut old, EntityKind::Osd, &osd, ConMode::Crc)
+        .unwrap();
     w.login(&mut moved).unwrap();
     // Dropped instead: the same the other way round.
     w.edit(&name, |e| {
@@ -719,7 +728,10 @@ fn nothing_is_given_beyond_an_entitys_end() {
     assert_eq!(w.renew_at(&c, &id, sec(90)), Errno::EACCES.code());
     let refused = w.login_at(&mut c.clone(), sec(90)).unwrap_err();
     assert_eq!(refused.errno(), Errno::EACCES);
-    assert!(refused.to_string().contains("the key of client.guest expired at"), "{refused}");
+    assert!(
+        refused.to_string().contains("the key of client.guest expired at"),
+        "{refused}"
+    );
     // Who has no key of its learns nothing of that.
     let mut stranger = CephxClient::new(name.clone(), CryptoKey::new([9; 16], NOW));
     let refused = w.login_at(&mut stranger, sec(90)).unwrap_err();
@@ -727,7 +739,10 @@ fn nothing_is_given_beyond_an_entitys_end() {
     // A pending key lives no longer.
     let new = CryptoKey::new([0x43; 16], NOW);
     w.edit(&name, |e| e.pending = Some(new.clone()));
-    assert!(w.login_at(&mut CephxClient::new(name.clone(), new), sec(90)).is_err());
+    assert!(
+        w.login_at(&mut CephxClient::new(name.clone(), new), sec(90))
+            .is_err()
+    );
     // Another end, and it is back. One that lies far away shortens nothing.
     let at = w.at(sec(1 << 30)).now;
     w.edit(&name, |e| e.expiry = Some(Expiry { at, ended: false }));
@@ -788,9 +803,15 @@ fn what_goes_on_when_an_entity_is_replaced() {
     let key = |n: u8| CryptoKey::new([n; 16], NOW);
     let mut have = EntityAuth::new(key(1));
     have.pending = Some(key(2));
-    let open = Expiry { at: NOW, ended: false };
+    let open = Expiry {
+        at: NOW,
+        ended: false,
+    };
     let goes_on = |next: u8, expiry: Option<Expiry>| {
-        let expiring = EntityAuth { expiry, ..EntityAuth::new(key(next)) };
+        let expiring = EntityAuth {
+            expiry,
+            ..EntityAuth::new(key(next))
+        };
         have.goes_on_as(&expiring)
     };
     assert!(goes_on(1, None) && goes_on(2, None) && !goes_on(3, None));
@@ -798,21 +819,34 @@ fn what_goes_on_when_an_entity_is_replaced() {
     assert!(!goes_on(1, Some(Expiry { ended: true, ..open })), "one that came");
     // Once only, and not before.
     have.expiry = Some(open);
-    let before = Utime { sec: NOW.sec - 1, nsec: 999_999_999 };
+    let before = Utime {
+        sec: NOW.sec - 1,
+        nsec: 999_999_999,
+    };
     assert_eq!(have.settled(before), None);
     let ended = have.settled(NOW).unwrap();
     assert!(!have.goes_on_as(&ended) && ended.settled(NOW).is_none());
     // A clock that ran ahead and was put back: it will come again.
     assert_eq!(ended.settled(before).as_ref(), Some(&have));
-    let longer = EntityAuth { expiry: None, ..ended.clone() };
+    let longer = EntityAuth {
+        expiry: None,
+        ..ended.clone()
+    };
     assert!(ended.goes_on_as(&longer), "what began since");
     // A keyring knows nothing of either.
     let same = have.replaced_by(EntityAuth::new(key(1)).with_cap("mon", "allow r"));
     assert_eq!((same.pending.clone(), same.expiry), (Some(key(2)), Some(open)));
     assert_eq!(same.caps["mon"], "allow r");
     assert!(have.has(&key(1)) && have.has(&key(2)) && !have.has(&key(3)));
-    let given = EntityAuth { pending: Some(key(3)), ..EntityAuth::new(key(1)) };
-    assert_eq!(have.replaced_by(given).pending, Some(key(3)), "unless it says one");
+    let given = EntityAuth {
+        pending: Some(key(3)),
+        ..EntityAuth::new(key(1))
+    };
+    assert_eq!(
+        have.replaced_by(given).pending,
+        Some(key(3)),
+        "unless it says one"
+    );
     let other = have.replaced_by(EntityAuth::new(key(2)));
     assert_eq!((other.pending, other.expiry), (None, Some(open)));
 }

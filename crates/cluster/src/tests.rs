@@ -350,7 +350,10 @@ fn keys_that_are_replaced_and_keys_that_end() {
     let key = |n: u8| auth::CryptoKey::new([n; auth::SECRET_LEN], Utime::ZERO);
     let entity = |n: u8, pending: Option<u8>, ended: Option<bool>| auth::EntityAuth {
         pending: pending.map(key),
-        expiry: ended.map(|ended| auth::Expiry { at: Utime { sec: 9, nsec: 0 }, ended }),
+        expiry: ended.map(|ended| auth::Expiry {
+            at: Utime { sec: 9, nsec: 0 },
+            ended,
+        }),
         ..auth::EntityAuth::new(key(n))
     };
     let put = |c: &mut Rig, entity: auth::EntityAuth| {
@@ -363,12 +366,19 @@ fn keys_that_are_replaced_and_keys_that_end() {
     };
     let first = put(&mut c, entity(1, None, None));
     assert_eq!(put(&mut c, entity(1, Some(2), None)), first);
-    assert_eq!(put(&mut c, entity(2, None, None)), first, "the pending one, committed");
+    assert_eq!(
+        put(&mut c, entity(2, None, None)),
+        first,
+        "the pending one, committed"
+    );
     assert_eq!(put(&mut c, entity(2, None, Some(false))), first);
     let ended = put(&mut c, entity(2, None, Some(true)));
     assert!(ended > first, "nothing stays open");
     assert_eq!(put(&mut c, entity(2, None, None)), ended);
-    assert!(put(&mut c, entity(1, None, None)) > ended, "the first key is another one by now");
+    assert!(
+        put(&mut c, entity(1, None, None)) > ended,
+        "the first key is another one by now"
+    );
 }
 
 #[test]

@@ -434,7 +434,10 @@ mod tests {
             fs::read_to_string(&path).unwrap(),
             format!("{}\n", std::process::id())
         );
-        assert_eq!(LockFile::holder(&path).unwrap(), Holder::Process(std::process::id()));
+        assert_eq!(
+            LockFile::holder(&path).unwrap(),
+            Holder::Process(std::process::id())
+        );
         drop(held);
     }
 
@@ -444,7 +447,10 @@ mod tests {
         let path = dir.path().join("lock");
         assert_eq!(LockFile::holder(&path).unwrap(), Holder::Nobody);
         let held = LockFile::take(&path).unwrap();
-        assert_eq!(LockFile::holder(&path).unwrap(), Holder::Process(std::process::id()));
+        assert_eq!(
+            LockFile::holder(&path).unwrap(),
+            Holder::Process(std::process::id())
+        );
         assert_eq!(locked_by(&path), Some(std::process::id()));
         assert!(matches!(LockFile::take(&path), Err(LockError::Held(Some(p))) if p == std::process::id()));
         drop(held);

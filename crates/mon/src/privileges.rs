@@ -29,9 +29,24 @@ struct Known {
 /// Ours alone, or other than in Ceph: with the reason.
 const OURS: [(&str, &str, &str, &str); 24] = [
     ("fs volume rename", "mgr", "rw", "of 18.2"),
-    ("auth get-or-create-pending", "auth", "rwx", "of versions after the recorded one"),
-    ("auth commit-pending", "auth", "rwx", "of versions after the recorded one"),
-    ("auth clear-pending", "auth", "rwx", "of versions after the recorded one"),
+    (
+        "auth get-or-create-pending",
+        "auth",
+        "rwx",
+        "of versions after the recorded one",
+    ),
+    (
+        "auth commit-pending",
+        "auth",
+        "rwx",
+        "of versions after the recorded one",
+    ),
+    (
+        "auth clear-pending",
+        "auth",
+        "rwx",
+        "of versions after the recorded one",
+    ),
     ("auth rotate", "auth", "rwx", "of versions after the recorded one"),
     ("auth expire", "auth", "rwx", "ours"),
     ("doctor", "mon", "r", "ours"),

@@ -199,9 +199,7 @@ async fn exchange(
             format!("Basic {}", BASE64_STANDARD.encode(user)),
         );
     }
-    let request = request
-        .body(Full::new(body))
-        .map_err(|e| e.to_string())?;
+    let request = request.body(Full::new(body)).map_err(|e| e.to_string())?;
     if !url.tls {
         return send(wire, request).await;
     }

@@ -83,11 +83,23 @@ pub fn forms() -> Vec<Form> {
             back: Back::Until("`skep up --osd-keys` that makes OSDs"),
             ..same(SEAL, "`osd.N/seal`", io::disk::sealed::VERSION.into())
         },
-        same(STATE, "key `format`, in etcd or the file", cluster::format::VERSION.into()),
-        same(STATE_FILE, "`cluster/state.redb`: `format`", metastore::embedded::FORMAT),
+        same(
+            STATE,
+            "key `format`, in etcd or the file",
+            cluster::format::VERSION.into(),
+        ),
+        same(
+            STATE_FILE,
+            "`cluster/state.redb`: `format`",
+            metastore::embedded::FORMAT,
+        ),
         same(COPY, "`osd.N/cluster.copy`", copies::FORMAT.into()),
         same(FILES, "metadata pool: `skep.journal`", mds::journal::FORM.into()),
-        same("rows of a file system", "metadata pool", mds::row::ENVELOPE.into()),
+        same(
+            "rows of a file system",
+            "metadata pool",
+            mds::row::ENVELOPE.into(),
+        ),
     ];
     all.into_iter().chain(of_gateway()).collect()
 }
@@ -202,10 +214,17 @@ mod tests {
         }
         for b in bits() {
             let before = if b.before { "yes" } else { "no" };
-            let line = format!("| {}, bit {} | {} | {} | {before} |", b.of, b.place, b.name, b.set_by);
+            let line = format!(
+                "| {}, bit {} | {} | {} | {before} |",
+                b.of, b.place, b.name, b.set_by
+            );
             assert!(page.contains(&line), "docs/internals/formats.md lacks:\n{line}");
         }
         let rows = page.lines().filter(|l| l.starts_with("| ")).count();
-        assert_eq!(rows, forms().len() + bits().len() + 2, "rows of both tables, and their heads");
+        assert_eq!(
+            rows,
+            forms().len() + bits().len() + 2,
+            "rows of both tables, and their heads"
+        );
     }
 }

@@ -271,7 +271,10 @@ impl Daemons {
                 match served {
                     Ok(()) if *stop.borrow() => return,
                     Ok(()) => {
-                        tracing::info!("metadata server: {} has another key; beginning anew", identity.name);
+                        tracing::info!(
+                            "metadata server: {} has another key; beginning anew",
+                            identity.name
+                        );
                     }
                     Err(mds::Error::Lost(_)) if count.get() > cluster.state().fsmap.filesystems.len() => {
                         count.set(count.get() - 1);

@@ -10,7 +10,9 @@ use crate::monitor;
 use crate::platform::Platform;
 use crate::role::{MonitorAccess, Plan, Registries, Role};
 use crate::supervise::{self, Board, Care, Supervised};
-use crate::{AuthMode, DataDir, Error, Settings, StartOptions, clients, copies, exporter, osds, state, traces};
+use crate::{
+    AuthMode, DataDir, Error, Settings, StartOptions, clients, copies, exporter, osds, state, traces,
+};
 use auth::ConMode;
 use io::files::LockFile;
 use io::group::{self, Group};

@@ -137,7 +137,9 @@ impl Courier {
             Err(why) => {
                 self.perf.failed.add(n);
                 if !std::mem::replace(&mut self.is_silent, true) {
-                    tracing::warn!("the collector of traces takes nothing, and traces are dropped until it does: {why}");
+                    tracing::warn!(
+                        "the collector of traces takes nothing, and traces are dropped until it does: {why}"
+                    );
                 }
             }
         }

@@ -79,7 +79,11 @@ pub async fn check(dir: &Path, keys: Option<&KeyFile>) -> Result<Vec<Found>, Err
             }
             // The state says whether there should be one.
             Ok(false) => {}
-            Err(why) => found.extend(refused(formats::STORE, osd.path.display().to_string(), why.clone())),
+            Err(why) => found.extend(refused(
+                formats::STORE,
+                osd.path.display().to_string(),
+                why.clone(),
+            )),
         }
     }
     found.extend(state(&dir, &settings, &osds).await?);
@@ -91,7 +95,10 @@ fn judge(name: &str, place: String, version: u64) -> Option<Found> {
     let form = formats::form(name)?;
     let way_back = version <= form.before;
     let (verdict, text) = if version > form.writes {
-        let text = format!("a newer Skep has written version {version}; this one reads up to {}", form.writes);
+        let text = format!(
+            "a newer Skep has written version {version}; this one reads up to {}",
+            form.writes
+        );
         (Verdict::Refused, text)
     } else if version < form.reads_from {
         let text = format!(
@@ -102,7 +109,8 @@ fn judge(name: &str, place: String, version: u64) -> Option<Found> {
     } else if way_back {
         (Verdict::Good, "stays as it is".to_string())
     } else {
-        let text = "stays as it is; the release before does not read it, so no machine with it goes back there";
+        let text =
+            "stays as it is; the release before does not read it, so no machine with it goes back there";
         (Verdict::Good, text.to_string())
     };
     Some(Found {
@@ -253,7 +261,10 @@ fn with_bits(found: Found, set: u64, at_start: u64) -> Found {
     let converts = !added.is_empty();
     let way_back = found.way_back && lost.is_empty();
     let mut text = match converts {
-        true => format!("a start notes in it: {}. Programs that do not know that refuse it", names.join(", ")),
+        true => format!(
+            "a start notes in it: {}. Programs that do not know that refuse it",
+            names.join(", ")
+        ),
         false => found.text,
     };
     if !lost.is_empty() {
@@ -274,7 +285,10 @@ fn copy(osd: &Path) -> Option<Found> {
     let form = formats::form(formats::COPY)?;
     let path = osd.join(copies::NAME);
     let head = files::read_range(&path, VERSION_AT as u64, 4);
-    if head.as_ref().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
+    if head
+        .as_ref()
+        .is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+    {
         return None;
     }
     let number: Option<[u8; 4]> = head.ok().and_then(|raw| raw.try_into().ok());
@@ -447,9 +461,17 @@ mod tests {
     fn each_form_refuses_a_newer_version_and_says_what_it_reads() {
         for form in formats::forms() {
             let found = judge(form.name, "there".into(), form.writes + 1).unwrap();
-            assert_eq!((found.verdict, found.way_back), (Verdict::Refused, false), "{found:?}");
+            assert_eq!(
+                (found.verdict, found.way_back),
+                (Verdict::Refused, false),
+                "{found:?}"
+            );
             assert!(found.text.contains("a newer Skep"), "{}", found.text);
-            assert!(found.text.contains(&format!("up to {}", form.writes)), "{}", found.text);
+            assert!(
+                found.text.contains(&format!("up to {}", form.writes)),
+                "{}",
+                found.text
+            );
             let same = judge(form.name, "there".into(), form.writes).unwrap();
             assert_eq!((same.verdict, same.converts), (Verdict::Good, false), "{same:?}");
             assert_eq!(same.way_back, form.before >= form.writes);
@@ -460,12 +482,21 @@ mod tests {
 
     #[test]
     fn bits_that_a_start_sets_are_a_change() {
-        let found = |set, at_start| with_bits(judge(formats::STORE, "there".into(), 1).unwrap(), set, at_start);
+        let found =
+            |set, at_start| with_bits(judge(formats::STORE, "there".into(), 1).unwrap(), set, at_start);
         let nothing = found(0b11, 0b10);
         assert_eq!((nothing.converts, nothing.way_back), (false, true), "{nothing:?}");
         let older = found(0b01, 0b10);
-        assert_eq!((older.converts, older.verdict), (true, Verdict::Good), "{older:?}");
-        assert!(older.text.contains("beside their object's record"), "{}", older.text);
+        assert_eq!(
+            (older.converts, older.verdict),
+            (true, Verdict::Good),
+            "{older:?}"
+        );
+        assert!(
+            older.text.contains("beside their object's record"),
+            "{}",
+            older.text
+        );
     }
 
     /// Rows as a first start leaves them, some of them changed.
@@ -502,12 +533,20 @@ mod tests {
         use denc::Encode;
         let good = of_rows(&first_rows(&[]), FSID, &[]);
         assert_eq!(good.len(), 1, "{good:?}");
-        assert_eq!((good[0].verdict, good[0].way_back), (Verdict::Good, true), "{good:?}");
+        assert_eq!(
+            (good[0].verdict, good[0].way_back),
+            (Verdict::Good, true),
+            "{good:?}"
+        );
         let newer = Format {
             version: cluster::format::VERSION + 1,
             features: 0,
         };
-        let newer = of_rows(&first_rows(&[(cluster::keys::FORMAT, Some(newer.to_bytes()))]), FSID, &[]);
+        let newer = of_rows(
+            &first_rows(&[(cluster::keys::FORMAT, Some(newer.to_bytes()))]),
+            FSID,
+            &[],
+        );
         assert_eq!(newer[0].verdict, Verdict::Refused, "{newer:?}");
         assert_eq!(newer[0].version, Some(u64::from(cluster::format::VERSION) + 1));
         // Any row that cannot be read is found, and named.
@@ -545,7 +584,10 @@ mod tests {
         let later = 2u32.to_le_bytes();
         write("osd.1/block", b"?");
         write("osd.1/seal", &[&sealed::MAGIC[..], &later].concat());
-        write("osd.1/cluster.copy", &[&b"SKEPCOPY"[..], &later, &[0; 4]].concat());
+        write(
+            "osd.1/cluster.copy",
+            &[&b"SKEPCOPY"[..], &later, &[0; 4]].concat(),
+        );
         let found = io::task::block_on(check(root, None)).unwrap().unwrap();
         let seen: Vec<(&str, Option<u64>, Verdict)> =
             found.iter().map(|f| (f.name, f.version, f.verdict)).collect();
@@ -563,8 +605,14 @@ mod tests {
         ];
         assert_eq!(seen, want, "{found:?}");
         // Of a directory in a newer layout nothing else is believed.
-        write("skep.toml", SETTINGS.replace("format = 1", "format = 9").as_bytes());
+        write(
+            "skep.toml",
+            SETTINGS.replace("format = 1", "format = 9").as_bytes(),
+        );
         let found = io::task::block_on(check(root, None)).unwrap().unwrap();
-        assert_eq!((found.len(), found[0].version, found[0].verdict), (1, Some(9), Verdict::Refused));
+        assert_eq!(
+            (found.len(), found[0].version, found[0].verdict),
+            (1, Some(9), Verdict::Refused)
+        );
     }
 }

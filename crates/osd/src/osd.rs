@@ -282,13 +282,7 @@ impl Osd {
     }
 
     /// To whoever has asked where operations spend their time, and to the collector of traces.
-    fn tell_stages(
-        &mut self,
-        op: &InFlight,
-        permit: &Permit,
-        (bytes, result): (u64, i32),
-        now: Duration,
-    ) {
+    fn tell_stages(&mut self, op: &InFlight, permit: &Permit, (bytes, result): (u64, i32), now: Duration) {
         let Some(listed) = &op.listed else { return };
         let Some(reached_pg) = listed.look(|live| live.reached_pg) else {
             return;

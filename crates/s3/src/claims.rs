@@ -3,7 +3,9 @@
 use crate::data::{DataStore, Stored};
 use crate::index::{Ahead, Verdict};
 use crate::rados::{Change, Look, Pool};
-use crate::record::{Data, Garbage, Intent, Place, STRIPE, Tag, entry_row, escape, garbage_row, head_row, intent_row};
+use crate::record::{
+    Data, Garbage, Intent, Place, STRIPE, Tag, entry_row, escape, garbage_row, head_row, intent_row,
+};
 use crate::spares::{self, Of, Spares};
 use crate::{Error, Result};
 use bytes::Bytes;

@@ -117,7 +117,9 @@ struct Watching {
 impl Watching {
     /// Until they are ended, with the gateway.
     fn begin(self) -> Vec<TaskHandle<()>> {
-        let one = |(oid, _): Object| task::spawn_local(remembered::watch(self.meta.clone(), self.memory.clone(), oid));
+        let one = |(oid, _): Object| {
+            task::spawn_local(remembered::watch(self.meta.clone(), self.memory.clone(), oid))
+        };
         REMEMBERED.into_iter().map(one).collect()
     }
 }

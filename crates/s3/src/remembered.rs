@@ -116,7 +116,10 @@ impl Memory {
         }
         let now = self.at();
         let kept = self.kept(oid).filter(|kept| kept.watched)?;
-        let known = kept.looks.get(&look.keys).filter(|(at, _)| !look.fresh && is_good(*at, now));
+        let known = kept
+            .looks
+            .get(&look.keys)
+            .filter(|(at, _)| !look.fresh && is_good(*at, now));
         Some(match known {
             Some((_, seen)) => Recalled::Seen(seen.clone()),
             None => Recalled::Unknown(kept.generation),
@@ -302,7 +305,9 @@ async fn notify(pool: &IoCtx, oid: &str) {
         Err(_) => "no answer in time".into(),
     };
     let good_for = GOOD_FOR.as_secs();
-    tracing::warn!("s3: {oid} was changed, and not all gateways have heard it: they may go by what was before for {good_for} s ({why})");
+    tracing::warn!(
+        "s3: {oid} was changed, and not all gateways have heard it: they may go by what was before for {good_for} s ({why})"
+    );
 }
 
 /// Hears of changes of an object, until it is dropped.
@@ -400,7 +405,11 @@ mod tests {
             for oid in [USERS, OTHER] {
                 two.gateways[0].change(oid, setting("a", "1")).await.unwrap();
             }
-            assert_eq!(two.told.load(Ordering::Relaxed), 1, "of the one that is remembered");
+            assert_eq!(
+                two.told.load(Ordering::Relaxed),
+                1,
+                "of the one that is remembered"
+            );
             for oid in [USERS, OTHER] {
                 assert_eq!(two.value(1, oid).await, Some(row("1")));
                 two.change_unheard(oid, "2").await;
@@ -456,7 +465,11 @@ mod tests {
             two.gateways[0].change(USERS, setting("b", "1")).await.unwrap();
             assert_eq!(two.value(0, USERS).await, None);
             two.change_unheard(USERS, "1").await;
-            assert_eq!(two.value(0, USERS).await, Some(row("1")), "that it is not there was not kept");
+            assert_eq!(
+                two.value(0, USERS).await,
+                Some(row("1")),
+                "that it is not there was not kept"
+            );
             two.change_unheard(USERS, "2").await;
             let stale = setting("a", "9").expecting(&row("a"), Some(&row("1")));
             let told = two.told.load(Ordering::Relaxed);
@@ -524,7 +537,10 @@ mod tests {
         let at = (second, 1_000_000);
         assert!(is_good(at, (second * 2, 1_001_000)));
         assert!(!is_good(at, (second + GOOD_FOR, 1_001_000)));
-        assert!(!is_good(at, (second, 1_000_000 + GOOD_FOR.as_millis() as u64)), "it was asleep");
+        assert!(
+            !is_good(at, (second, 1_000_000 + GOOD_FOR.as_millis() as u64)),
+            "it was asleep"
+        );
         assert!(!is_good(at, (second, 1)), "its clock was set back");
     }
 
@@ -544,7 +560,10 @@ mod tests {
         for n in 0..=LOOKS_MAX {
             assert!(keep(&n.to_string(), 1).0 <= LOOKS_MAX);
         }
-        assert!(memory.kept(USERS).unwrap().looks.len() < LOOKS_MAX, "it was cleared");
+        assert!(
+            memory.kept(USERS).unwrap().looks.len() < LOOKS_MAX,
+            "it was cleared"
+        );
         for n in 0..64 {
             assert!(keep(&format!("large{n}"), BYTES_MAX / 20).1 <= BYTES_MAX);
         }

@@ -63,7 +63,9 @@ fn check(args: &Check) -> Result<(), Error> {
 fn judge(found: &[Found], one_way: bool) -> Result<(), Error> {
     let refused = found.iter().filter(|f| f.verdict == Verdict::Refused).count();
     if refused > 0 {
-        return Err(Error::Usage(format!("this program cannot go on with {refused} of these")));
+        return Err(Error::Usage(format!(
+            "this program cannot go on with {refused} of these"
+        )));
     }
     // Of what was not looked at the version is not known: who serves it says what he does not read.
     let seen = found.iter().filter(|f| f.verdict != Verdict::NotSeen);
@@ -96,7 +98,10 @@ fn line(f: &Found) -> String {
         false => format!("reads {} to {}", f.reads_from, f.writes),
     };
     let verdict = word(f.verdict);
-    format!("{verdict:<8} {}, {}: version {version} ({range}): {}", f.name, f.place, f.text)
+    format!(
+        "{verdict:<8} {}, {}: version {version} ({range}): {}",
+        f.name, f.place, f.text
+    )
 }
 
 fn json(found: &[Found]) -> serde_json::Value {
@@ -145,12 +150,18 @@ mod tests {
         // What a start changes, and what it leaves as it is: an encrypted OSD.
         for lost in [(OneWay, false), (Good, false)] {
             let said = of(&[(Good, true), lost], false).unwrap_err();
-            assert!(said.contains("--one-way") && said.contains("store of an OSD (osd.0)"), "{said}");
+            assert!(
+                said.contains("--one-way") && said.contains("store of an OSD (osd.0)"),
+                "{said}"
+            );
             assert!(of(&[(Good, true), lost], true).is_ok());
         }
         let refused = of(&[(Refused, false), (OneWay, false)], true).unwrap_err();
         assert!(refused.contains("cannot go on with 1"), "{refused}");
         let line = line(&found(Good, true));
-        assert_eq!(line, "good     store of an OSD, osd.0: version 1 (reads 1 to 2): a sentence");
+        assert_eq!(
+            line,
+            "good     store of an OSD, osd.0: version 1 (reads 1 to 2): a sentence"
+        );
     }
 }

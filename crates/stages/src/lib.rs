@@ -127,7 +127,12 @@ async fn ask(client: &Client, osds: &[OsdId], seconds: u64, within: Duration) ->
     let command = command.as_str();
     let one = |osd: &OsdId| {
         let osd = *osd;
-        async move { (osd, answer(client.command(Target::Osd(osd), command, ""), within).await) }
+        async move {
+            (
+                osd,
+                answer(client.command(Target::Osd(osd), command, ""), within).await,
+            )
+        }
     };
     let told = task::several(AT_A_TIME, osds.iter().map(one)).await;
     told.into_iter().collect()
@@ -139,7 +144,9 @@ pub async fn look(client: &Client, question: &Question<'_>) -> Result<Told, Stri
     let filter = task::timeout(within, filter(client, about)).await;
     let filter = filter.map_err(|_| {
         let (name, s) = (question.name, within.as_secs());
-        format!("what {name} is was not found out within {s} s (its pool, the id of its image): `skep doctor`")
+        format!(
+            "what {name} is was not found out within {s} s (its pool, the id of its image): `skep doctor`"
+        )
     })??;
     let map = client.map().map_err(|e| e.to_string())?;
     let up: Vec<OsdId> = map.osd_ids().filter(|osd| map.is_up(*osd)).collect();
@@ -311,7 +318,12 @@ fn size(bytes: f64) -> String {
 
 impl Told {
     pub fn kind(&self, write: bool) -> Kind {
-        let rows = || self.seen.rows.iter().filter(move |r| r.mine && r.of.write == write);
+        let rows = || {
+            self.seen
+                .rows
+                .iter()
+                .filter(move |r| r.mine && r.of.write == write)
+        };
         Kind {
             sum: sum(rows()),
             rate: rows().map(|r| self.seen.rate(r)).sum(),

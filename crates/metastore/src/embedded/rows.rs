@@ -9,7 +9,9 @@
 use crate::kv::*;
 use bytes::Bytes;
 use io::disk::{Disk, HostDisk};
-use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{
+    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 

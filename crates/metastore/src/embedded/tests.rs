@@ -73,7 +73,10 @@ fn a_copy_is_read_and_the_file_stays_as_it_is() {
     let db = rows::builder().open(&path).unwrap();
     let txn = db.begin_write().unwrap();
     let meta: redb::TableDefinition<&str, u64> = redb::TableDefinition::new("meta");
-    txn.open_table(meta).unwrap().insert("format", FORMAT + 1).unwrap();
+    txn.open_table(meta)
+        .unwrap()
+        .insert("format", FORMAT + 1)
+        .unwrap();
     txn.commit().unwrap();
     drop(db);
     let newer = [
@@ -83,7 +86,10 @@ fn a_copy_is_read_and_the_file_stays_as_it_is() {
             .unwrap_err(),
     ];
     for e in newer {
-        assert!(e.to_string().contains(&format!("has format {}", FORMAT + 1)), "{e}");
+        assert!(
+            e.to_string().contains(&format!("has format {}", FORMAT + 1)),
+            "{e}"
+        );
     }
 }
 

@@ -355,7 +355,10 @@ fn users_whose_keys_expire() {
     raised(c, code, "HEALTH_WARN", summary, "client.a expired at ");
     let log = c.text(r#"{"prefix":"log last","num":5,"level":"info","channel":"audit"}"#);
     assert!(log.contains("The time of client.a is over"), "{log}");
-    ok(c, r#"{"prefix":"auth expire","entity":"client.a","when":"never"}"#);
+    ok(
+        c,
+        r#"{"prefix":"auth expire","entity":"client.a","when":"never"}"#,
+    );
     gone(c, code);
     assert_eq!(epoch(c), ended);
 }

@@ -365,14 +365,23 @@ fn a_key_is_replaced_while_both_are_valid() {
         assert_eq!(json[0]["key"], key.as_str(), "{form}");
         assert_eq!(json[0]["pending_key"], pending.as_str(), "{form}");
     }
-    shown(c, r#"{"prefix":"auth ls"}"#, &format!("\tpending key: {pending}\n"));
+    shown(
+        c,
+        r#"{"prefix":"auth ls"}"#,
+        &format!("\tpending key: {pending}\n"),
+    );
     // Other commands about the entity leave it.
     let caps = r#"{"prefix":"auth caps","entity":"client.a","caps":["mon","allow r"]}"#;
     check(c, caps, 0, "updated caps for client.a");
     let same = format!("[client.a]\n\tkey = {key}\n\tcaps mon = \"allow r\"\n");
     c.run(r#"{"prefix":"auth import"}"#, same.as_bytes());
     assert_eq!(c.json(&ask("get"))[0]["pending_key"], pending.as_str());
-    check(c, &ask("commit-pending"), 0, "the pending key of client.a is its key now");
+    check(
+        c,
+        &ask("commit-pending"),
+        0,
+        "the pending key of client.a is its key now",
+    );
     assert_eq!(c.text(&ask("print-key")), pending);
     assert_eq!(c.json(&ask("get"))[0].get("pending_key"), None);
     // Dropped; and one that another key was imported over.
@@ -383,7 +392,10 @@ fn a_key_is_replaced_while_both_are_valid() {
     assert_eq!(c.json(&ask("get"))[0].get("pending_key"), None);
     // At once.
     let ring = c.text(&ask("rotate"));
-    assert!(!ring.contains(&key) && ring.contains("caps mon = \"allow r\""), "{ring}");
+    assert!(
+        !ring.contains(&key) && ring.contains("caps mon = \"allow r\""),
+        "{ring}"
+    );
     let own = r#"{"prefix":"auth rotate","entity":"client.admin"}"#;
     assert_eq!(c.run(own, b"").code, -1, "it would not hear of its new key");
     for prefix in ["get-or-create-pending", "rotate"] {
@@ -400,7 +412,12 @@ fn a_key_is_replaced_while_both_are_valid() {
     assert_eq!(c.json(&ask("get"))[0]["pending_key"], pending.as_str());
     check_import(c, &both.replace("client.a", "mon."), -22);
     check(c, &ask("rm"), 0, "updated");
-    check(c, &ask("get-or-create-pending"), -2, "failed to find client.a in keyring");
+    check(
+        c,
+        &ask("get-or-create-pending"),
+        -2,
+        "failed to find client.a in keyring",
+    );
 }
 
 #[test]
@@ -413,7 +430,11 @@ fn keys_that_expire() {
     c.run(&ask("get-or-create"), b"");
     assert_eq!(c.run(&expire("client.a", "soon", ""), b"").code, -22);
     assert_eq!(c.run(&expire("client.a", "0", ""), b"").code, -22, "has passed");
-    assert_eq!(c.run(&expire("client.a", "2026-01-01", ""), b"").code, -22, "has passed");
+    assert_eq!(
+        c.run(&expire("client.a", "2026-01-01", ""), b"").code,
+        -22,
+        "has passed"
+    );
     assert_eq!(c.run(&expire("client.a", "2027", ""), b"").code, -22, "a year");
     assert_eq!(c.run(&expire("client.b", "90d", ""), b"").code, -2);
     let sure = r#","yes_i_really_mean_it":true"#;
@@ -422,7 +443,10 @@ fn keys_that_expire() {
     assert!(said.ends_with(", in 10d"), "{said}");
     let at = "2026-11-18T12:00:00.000000+0000";
     let said = c.run(&expire("client.a", "2026-11-18T12:00:00Z", ""), b"").status;
-    assert!(said.starts_with(&format!("client.a expires at {at}, in ")), "{said}");
+    assert!(
+        said.starts_with(&format!("client.a expires at {at}, in ")),
+        "{said}"
+    );
     assert_eq!(c.json(&ask("get"))[0]["expires"], at);
     let said = c.run(&ask("get"), b"").status;
     assert_eq!(said, format!("exported keyring for client.a; it expires at {at}"));

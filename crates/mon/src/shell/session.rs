@@ -259,7 +259,10 @@ mod tests {
         assert_eq!(edit(&mut rig, |e| e.key = new.clone()), NONE);
         assert_eq!(edit(&mut rig, |e| e.pending = None), NONE);
         let at = Utime::ZERO;
-        assert_eq!(edit(&mut rig, |e| e.expiry = Some(Expiry { at, ended: false })), NONE);
+        assert_eq!(
+            edit(&mut rig, |e| e.expiry = Some(Expiry { at, ended: false })),
+            NONE
+        );
         let late = peer(&rig.state());
         let mut ended = edit(&mut rig, |e| e.expiry = Some(Expiry { at, ended: true }));
         ended.sort_unstable();

@@ -114,7 +114,10 @@ fn last(by: Option<Word>) -> (&'static str, Vec<Value>) {
         Some(Word::Disk) => ("disk", vec![words("skep.waited_for", "disk")]),
         Some(Word::Osd(osd)) => {
             let of = format!("osd.{osd}");
-            ("peer", vec![words("skep.waited_for", of), number("skep.peer", osd)])
+            (
+                "peer",
+                vec![words("skep.waited_for", of), number("skep.peer", osd)],
+            )
         }
         Some(Word::Change) => ("change", vec![words("skep.waited_for", "change")]),
         None => ("reply", Vec::new()),
@@ -251,21 +254,34 @@ mod tests {
     fn an_operation_is_a_span_with_its_stages_below() {
         let said = read(&[trace(2, Some(Word::Osd(5)), 0)]);
         let resource = &said["resourceSpans"][0];
-        assert_eq!(attribute(&resource["resource"], "service.name").as_deref(), Some("skep"));
+        assert_eq!(
+            attribute(&resource["resource"], "service.name").as_deref(),
+            Some("skep")
+        );
         assert_eq!(
             attribute(&resource["resource"], "service.instance.id").as_deref(),
             Some("osd.2")
         );
         let spans = resource["scopeSpans"][0]["spans"].as_array().unwrap();
-        let [whole, stages @ ..] = &spans[..] else { panic!("{said}") };
+        let [whole, stages @ ..] = &spans[..] else {
+            panic!("{said}")
+        };
         assert_eq!(
             (&whole["traceId"], &whole["spanId"], &whole["kind"]),
-            (&json!("00000000000000000000000000000abc"), &json!("0000000000000008"), &json!(2))
+            (
+                &json!("00000000000000000000000000000abc"),
+                &json!("0000000000000008"),
+                &json!(2)
+            )
         );
         assert!(whole["parentSpanId"].is_null() && whole["status"].is_null());
         assert_eq!(whole["startTimeUnixNano"], "1700000000000000000");
         assert_eq!(whole["endTimeUnixNano"], "1700000000010000000");
-        for (name, value) in [("ceph.op", "writefull"), ("ceph.tid", "17"), ("ceph.client", "client.4123")] {
+        for (name, value) in [
+            ("ceph.op", "writefull"),
+            ("ceph.tid", "17"),
+            ("ceph.client", "client.4123"),
+        ] {
             assert_eq!(attribute(whole, name).as_deref(), Some(value), "{name}");
         }
         assert_eq!(attribute(whole, "ceph.image.id"), None);
@@ -278,16 +294,31 @@ mod tests {
         }
         assert_eq!(stages[0]["startTimeUnixNano"], whole["startTimeUnixNano"]);
         assert_eq!(stages[2]["endTimeUnixNano"], whole["endTimeUnixNano"]);
-        assert!(stages.iter().all(|s| s["parentSpanId"] == whole["spanId"] && s["traceId"] == whole["traceId"]));
+        assert!(
+            stages
+                .iter()
+                .all(|s| s["parentSpanId"] == whole["spanId"] && s["traceId"] == whole["traceId"])
+        );
         assert_eq!(attribute(&stages[2], "skep.waited_for").as_deref(), Some("osd.5"));
     }
 
     #[test]
     fn osds_are_apart_and_errors_are_marked() {
-        let said = read(&[trace(1, None, -2), trace(0, Some(Word::Disk), 0), trace(1, None, 0)]);
-        let spans = |n: usize| said["resourceSpans"][n]["scopeSpans"][0]["spans"].as_array().unwrap();
+        let said = read(&[
+            trace(1, None, -2),
+            trace(0, Some(Word::Disk), 0),
+            trace(1, None, 0),
+        ]);
+        let spans = |n: usize| {
+            said["resourceSpans"][n]["scopeSpans"][0]["spans"]
+                .as_array()
+                .unwrap()
+        };
         assert_eq!((spans(0).len(), spans(1).len()), (4, 8));
-        assert_eq!((&spans(1)[0]["status"]["code"], &spans(1)[3]["name"]), (&json!(2), &json!("reply")));
+        assert_eq!(
+            (&spans(1)[0]["status"]["code"], &spans(1)[3]["name"]),
+            (&json!(2), &json!("reply"))
+        );
         assert!(spans(1)[4]["status"].is_null());
         assert_eq!(attribute(&spans(1)[0], "ceph.result").as_deref(), Some("-2"));
     }
@@ -319,7 +350,11 @@ mod tests {
         let said = read(&[of_image]);
         let whole = &said["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
         for (name, value) in [("id", "abc"), ("pool.id", "7"), ("namespace", "tenant")] {
-            assert_eq!(attribute(whole, &format!("ceph.image.{name}")).as_deref(), Some(value), "{name}");
+            assert_eq!(
+                attribute(whole, &format!("ceph.image.{name}")).as_deref(),
+                Some(value),
+                "{name}"
+            );
         }
     }
 

@@ -40,7 +40,11 @@ fn what_finds_no_room_is_dropped_and_counted() {
         }
         assert_eq!(counted(&osd), (2, 3));
         let said = crate::otlp(&[told.try_recv().unwrap()], "a");
-        for text in [r#""stringValue":"pool""#, r#""stringValue":"an object""#, r#""intValue":"-2""#] {
+        for text in [
+            r#""stringValue":"pool""#,
+            r#""stringValue":"an object""#,
+            r#""intValue":"-2""#,
+        ] {
             assert!(said.contains(text), "{text} in {said}");
         }
         osd.trace(&listed, None, slow, 0);

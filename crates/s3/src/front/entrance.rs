@@ -311,6 +311,9 @@ mod tests {
         assert!(put("/k", true, "X-Amz-Signature=1") && put("/b%2Fk", false, ""));
         assert!(!put("/b", false, "") && !put("/b/", false, "policy") && !put("/", true, ""));
         assert!(!put("/b/k", false, "versionId=1&acl") && !put("/k", true, "legal%2Dhold="));
-        assert!(!stores(&Method::POST, ("/b/k", false), "uploadId=1") && !stores(&Method::POST, ("/b", false), "delete"));
+        assert!(
+            !stores(&Method::POST, ("/b/k", false), "uploadId=1")
+                && !stores(&Method::POST, ("/b", false), "delete")
+        );
     }
 }

@@ -282,7 +282,10 @@ impl<P: Pool> Index<P> {
     pub(crate) async fn look_ahead(&self, bucket: &str, at: &Bytes, look: Look) -> Option<Ahead> {
         let seen = self.look(bucket, at, &look).await.ok()?;
         let open = matches!(seen.state.phase, Phase::Open | Phase::Copying(_));
-        open.then_some(Ahead { keys: look.keys, seen })
+        open.then_some(Ahead {
+            keys: look.keys,
+            seen,
+        })
     }
 
     /// Where a key is, as far as is remembered.

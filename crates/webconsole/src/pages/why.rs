@@ -108,7 +108,15 @@ fn operations(told: &Told) -> Markup {
             }
         })
         .collect();
-    let heads = ["Kind", "#A second", "#Size", "#Took", "#Queue", "#Turn in its group", "#Until durable"];
+    let heads = [
+        "Kind",
+        "#A second",
+        "#Size",
+        "#Took",
+        "#Queue",
+        "#Turn in its group",
+        "#Until durable",
+    ];
     show::table("Operations", &heads, &rows)
 }
 

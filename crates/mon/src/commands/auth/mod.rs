@@ -136,7 +136,11 @@ fn beside_keyring(e: &EntityAuth, now: Utime) -> String {
         out.push_str("; it has a pending key, too (auth commit-pending)");
     }
     if let Some(expiry) = &e.expiry {
-        let how = if e.expired(now).is_some() { "expired" } else { "expires" };
+        let how = if e.expired(now).is_some() {
+            "expired"
+        } else {
+            "expires"
+        };
         out.push_str(&format!("; it {how} at {}", expiry.at));
     }
     out

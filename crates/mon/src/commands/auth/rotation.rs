@@ -178,7 +178,10 @@ fn date(text: &str) -> Option<Utime> {
     if text.len() > DATE_BYTES_MAX {
         return None;
     }
-    let text = text.strip_suffix('Z').or(text.strip_suffix("+0000")).unwrap_or(text);
+    let text = text
+        .strip_suffix('Z')
+        .or(text.strip_suffix("+0000"))
+        .unwrap_or(text);
     let (day, time) = text.split_once(['T', ' ']).unwrap_or((text, "0:0:0"));
     let ([y, month, d], [h, min, s]) = (three(day, '-')?, three(time.split('.').next()?, ':')?);
     if !YEARS.contains(&y) || d > 31 || h > 23 || min > 59 || s > 59 {

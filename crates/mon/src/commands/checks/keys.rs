@@ -12,7 +12,11 @@ pub fn expiring(ctx: &Context<'_>, found: &mut Vec<Check>) {
     let soon = ctx.now.sec.saturating_add(SOON_SEC);
     let said = |(name, e): (&AuthName, &EntityAuth)| {
         let at = e.expiry?.at;
-        let how = if e.expired(ctx.now).is_some() { "expired" } else { "expires" };
+        let how = if e.expired(ctx.now).is_some() {
+            "expired"
+        } else {
+            "expires"
+        };
         (at.sec <= soon).then(|| format!("{name} {how} at {at}"))
     };
     let detail: Vec<String> = ctx.state.auth.entities.iter().filter_map(said).collect();
