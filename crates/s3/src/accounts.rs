@@ -7,6 +7,7 @@
 //! q USER, d          Quotas (`quota`)
 //! r USER             Rate (`rate`)
 //! w, m, t            of Swift (`subusers`)
+//! o, y               of roles (`roles`)
 //! ```
 //!
 //! A secret is stored as it is, since signatures are checked with it; the pool is for gateways and administrators alone.
@@ -66,6 +67,17 @@ pub(crate) fn row(class: &str, name: &str) -> Bytes {
 
 pub(crate) fn keys_prefix(user: &str) -> Bytes {
     [b"a", user.as_bytes(), &[0]].concat().into()
+}
+
+/// Capitals and digits at random, five bits each.
+pub(crate) fn letters(clock: &Clock, n: usize) -> String {
+    const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let mut bytes = vec![0; n];
+    clock.fill(&mut bytes);
+    bytes
+        .iter()
+        .map(|b| LETTERS[usize::from(b % 32)] as char)
+        .collect()
 }
 
 /// Rows whose keys begin with `prefix`, all.
@@ -179,16 +191,12 @@ impl<P: Pool> Accounts<P> {
     }
 
     fn new_key(&self, user: &str) -> Key {
-        const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-        let (mut access, mut secret) = ([0; ACCESS_CHARS], [0; SECRET_BYTES]);
-        self.clock.fill(&mut access);
+        let access = letters(&self.clock, ACCESS_CHARS);
+        let mut secret = [0; SECRET_BYTES];
         self.clock.fill(&mut secret);
         Key {
             user: user.to_string(),
-            access: access
-                .iter()
-                .map(|b| LETTERS[usize::from(b % 32)] as char)
-                .collect(),
+            access,
             secret: STANDARD.encode(secret),
             created: self.clock.now_ms(),
         }
@@ -283,6 +291,7 @@ impl<P: Pool> Accounts<P> {
                 change.unset.extend(key.unset);
             }
             change.unset.extend(self.swift_rows(id).await?);
+            change.unset.extend(self.role_rows(id).await?);
             match self.pool.change(USERS, change).await {
                 Err(e) if e.is_conflict() => {}
                 Err(e) => return Err(e),

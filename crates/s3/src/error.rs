@@ -34,6 +34,10 @@ pub enum Error {
     UserHasBuckets(String),
     #[error("there is no such access key")]
     NoSuchAccessKey,
+    #[error("there is no such role, or its owner is no more")]
+    NoSuchRole,
+    #[error("the role exists")]
+    RoleExists,
     /// Whose.
     #[error("the quota of the {0} is used up")]
     Quota(&'static str),

@@ -5,7 +5,7 @@ use super::errors::invalid;
 use super::permit::{Ask, check_public};
 use super::rights::{canned, grants};
 use super::texts::{owner, page_size, timestamp};
-use super::{Front, TRIES_MAX, user};
+use super::{Front, TRIES_MAX};
 use crate::Error;
 use crate::history::Versioning;
 use crate::policy::{Action, Key};
@@ -20,7 +20,7 @@ const LOCATION_MAX: usize = 64;
 
 impl<P: Pool> Front<P> {
     pub async fn create_bucket(&self, req: S3Request<CreateBucketInput>) -> S3Result<CreateBucketOutput> {
-        let user = user(&req)?;
+        let user = self.placed(&req, &Ask::bucket(Action::CreateBucket, &req.input.bucket))?;
         refuse_unbuilt(&req.headers)?;
         let input = &req.input;
         let settings = match input.object_lock_enabled_for_bucket {
@@ -62,7 +62,7 @@ impl<P: Pool> Front<P> {
     }
 
     pub async fn list_buckets(&self, req: S3Request<ListBucketsInput>) -> S3Result<ListBucketsOutput> {
-        let user = user(&req)?;
+        let user = self.placed(&req, &Ask::bucket(Action::ListAllMyBuckets, ""))?;
         let input = &req.input;
         let max = page_size(input.max_buckets, crate::buckets::BUCKETS_MAX)?.max(1);
         let prefix = input.prefix.as_deref().unwrap_or_default();
