@@ -1,0 +1,202 @@
+//! Roles and their sessions: whose they are, what their tokens are worth, and what they let anybody do.
+
+use super::Gate;
+use crate::accounts::{self, Accounts, USERS};
+use crate::fake::Fake;
+use crate::policy::{Action, Request};
+use crate::seal::Key;
+use crate::session::{self, Claim, Opened, Session};
+use crate::{Error, Result};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const TRUST: &str = r#"{"Statement": {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam:::user/bob"}, "Action": "sts:AssumeRole"}}"#;
+
+fn allowing(action: &str, resource: &str) -> String {
+    format!(r#"{{"Statement": {{"Effect": "Allow", "Action": "{action}", "Resource": "{resource}"}}}}"#)
+}
+
+async fn accounts_of(pool: &Fake) -> Accounts<Fake> {
+    accounts::ensure(pool, USERS).await.unwrap();
+    accounts::ensure(pool, crate::buckets::BUCKETS).await.unwrap();
+    let accounts = Accounts::new(pool.clone(), pool.clock());
+    for name in ["alice", "bob"] {
+        accounts.create(name, "").await.unwrap();
+    }
+    accounts
+}
+
+#[test]
+fn roles_are_of_the_user_who_was_there() {
+    io::task::block_on(async {
+        let pool = Fake::new(7);
+        let (accounts, gate) = (accounts_of(&pool).await, Gate::new(&pool, 1));
+        let create = async |name: &str, trust: &str, longest| {
+            let made = accounts.create_role(name, "alice", trust, longest).await;
+            made.map(drop)
+        };
+        let nobody = TRUST.replace("bob", "nobody");
+        let large = TRUST.replace("{\"Effect", &format!("{{\"Sid\": \"{}\", \"Effect", "s".repeat(5000)));
+        for (name, trust, longest) in [
+            ("a/b", TRUST, 3600),
+            ("", TRUST, 3600),
+            ("r", TRUST, 899),
+            ("r", TRUST, 43_201),
+            ("r", nobody.as_str(), 3600),
+            ("r", large.as_str(), 3600),
+            ("r", "{}", 3600),
+        ] {
+            let refused = create(name, trust, longest).await;
+            assert!(matches!(refused, Err(Error::Invalid(_))), "{name} {trust}");
+        }
+        create("r", TRUST, 3600).await.unwrap();
+        assert_eq!(create("r", TRUST, 3600).await, Err(Error::RoleExists));
+        let made = accounts.role_of("r", "alice").await.unwrap();
+        assert_eq!(accounts.role_of("r", "bob").await, Err(Error::NoSuchRole));
+        // A row that a removal did not see is nobody's.
+        let at = accounts::row("o", "r");
+        accounts.remove("alice", &gate.buckets).await.unwrap();
+        assert_eq!(accounts.any_role("r").await, Err(Error::NoSuchRole));
+        let again = crate::rados::Change::default().setting(&at, denc::Encode::to_bytes(&made));
+        crate::rados::Pool::change(&pool, USERS, again).await.unwrap();
+        pool.pass(Duration::from_secs(1));
+        accounts.create("alice", "").await.unwrap();
+        assert_eq!(accounts.role_of("r", "alice").await, Err(Error::NoSuchRole));
+        accounts.remove_role("r").await.unwrap();
+        create("r", TRUST, 3600).await.unwrap();
+        assert_ne!(accounts.role_of("r", "alice").await.unwrap().id, made.id);
+    })
+    .unwrap();
+}
+
+#[test]
+fn policies_of_a_role_have_bounds() {
+    io::task::block_on(async {
+        let pool = Fake::new(8);
+        let accounts = accounts_of(&pool).await;
+        accounts.create_role("r", "alice", TRUST, 3600).await.unwrap();
+        let put = async |name: &str, text: &str| -> Result<()> {
+            let changed = accounts.change_role("r", |role| role.put_policy(name, text)).await;
+            changed.map(drop)
+        };
+        let good = allowing("s3:GetObject", "*");
+        for (name, text) in [
+            ("a/b", good.as_str()),
+            ("p", "{}"),
+            ("p", TRUST),
+            ("p", allowing("sts:AssumeRole", "*").as_str()),
+            ("p", allowing("s3:GetObject", "arn:aws:iam:::role/r").as_str()),
+            ("p", allowing("s3:GetObject", &"x".repeat(11 << 10)).as_str()),
+        ] {
+            assert!(put(name, text).await.is_err(), "{name} {text}");
+        }
+        for n in 0..20 {
+            put(&format!("p{n}"), &good).await.unwrap();
+        }
+        put("p0", &good).await.unwrap();
+        assert!(put("p20", &good).await.is_err(), "one more");
+        assert_eq!(accounts.any_role("r").await.unwrap().policies.len(), 20);
+    })
+    .unwrap();
+}
+
+fn claim(policy: &str) -> Claim {
+    Claim {
+        role: "r".into(),
+        role_id: "AROAX".into(),
+        owner: "alice".into(),
+        name: "se".into(),
+        until: 1000,
+        policy: policy.into(),
+    }
+}
+
+#[test]
+fn tokens_are_good_with_their_key_at_their_cluster_until_they_end() {
+    let clock = Fake::new(9).clock();
+    let (key, other) = (Key::random(&clock), Key::random(&clock));
+    let (made, second) = (
+        session::make(&key, &claim(""), &clock).unwrap(),
+        session::make(&key, &claim(""), &clock).unwrap(),
+    );
+    let open = |key: &Key, access: &str, token: &str, now| session::open(key, access, token, now).unwrap();
+    assert!(session::is_temporary(&made.access) && made.access != second.access);
+    assert_eq!(session::secret(&key, &made.access), made.secret);
+    assert_ne!(session::secret(&other, &made.access), made.secret);
+    assert_ne!(second.secret, made.secret);
+    let (access, token) = (made.access.as_str(), made.token.as_str());
+    assert_eq!(open(&key, access, token, 999), Opened::Good(claim("")));
+    assert_eq!(open(&key, access, token, 1000), Opened::Ended);
+    // Another cluster's, and another session's.
+    assert_eq!(open(&other, access, token, 0), Opened::Bad);
+    assert_eq!(open(&key, &second.access, token, 0), Opened::Bad);
+    assert_eq!(open(&key, access, &second.token, 0), Opened::Bad);
+    for cut in 0..token.len() {
+        assert_eq!(open(&key, access, &token[..cut], 0), Opened::Bad, "{cut}");
+    }
+    // Each character changed: the last has bits that the decoder wants to be zero.
+    for at in 0..token.len() {
+        let mut forged = token.as_bytes().to_vec();
+        forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
+        let forged = String::from_utf8(forged).unwrap();
+        assert_eq!(open(&key, access, &forged, 0), Opened::Bad, "{at}");
+    }
+    for bad in ["", "AQ", "!", &"A".repeat(9 << 10), &format!("{token}AAAA")] {
+        assert_eq!(open(&key, access, bad, 0), Opened::Bad, "{bad}");
+    }
+}
+
+#[test]
+fn gateways_seal_with_the_same() {
+    io::task::block_on(async {
+        let pool = Fake::new(10);
+        let accounts = accounts_of(&pool).await;
+        let other = Accounts::new(pool.clone(), pool.clock());
+        assert!(accounts.key_or_sealing("ASIAX").await.unwrap().1.is_none(), "made unasked");
+        let (one, second) = tokio::join!(accounts.sealing(), other.sealing());
+        let (one, second) = (one.unwrap(), second.unwrap());
+        assert!(one == second);
+        assert!(other.key_or_sealing("ASIAX").await.unwrap().1 == Some(one));
+        let own = accounts.keys("alice").await.unwrap().remove(0);
+        assert_eq!(other.key_or_sealing(&own.access).await.unwrap().0, Some(own));
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_session_does_what_its_policies_let_it_and_no_more() {
+    io::task::block_on(async {
+        let pool = Fake::new(11);
+        let accounts = accounts_of(&pool).await;
+        accounts.create_role("r", "alice", TRUST, 3600).await.unwrap();
+        let mut role = accounts.role_of("r", "alice").await.unwrap();
+        let asked = |action, key| Request {
+            action,
+            bucket: "b",
+            key: Some(key),
+            user: Some("assumed-role/r/se"),
+            values: BTreeMap::new(),
+            settled: &[],
+        };
+        let (get, put) = (asked(Action::GetObject, "k"), asked(Action::PutObject, "k"));
+        let other = asked(Action::GetObject, "x");
+        let may = |role: &_, policy: &str| {
+            let session = Session::new(role, &claim(policy));
+            [&get, &put, &other].map(|asked| session.allows(asked))
+        };
+        assert_eq!(may(&role, ""), [false; 3], "without policies");
+        assert_eq!(may(&role, &allowing("*", "*")), [false; 3], "a session's policy gives nothing");
+        role.put_policy("read", &allowing("s3:GetObject", "arn:aws:s3:::b/*")).unwrap();
+        assert_eq!(may(&role, ""), [true, false, true]);
+        assert_eq!(may(&role, &allowing("*", "*")), [true, false, true], "it does not widen");
+        assert_eq!(may(&role, &allowing("*", "arn:aws:s3:::b/k")), [true, false, false]);
+        assert_eq!(may(&role, &allowing("s3:PutObject", "*")), [false; 3]);
+        assert_eq!(may(&role, "no policy"), [false; 3]);
+        let deny = allowing("s3:GetObject", "arn:aws:s3:::b/x").replace("Allow", "Deny");
+        role.put_policy("deny", &deny).unwrap();
+        assert_eq!(may(&role, ""), [true, false, false]);
+        role.policies.insert("later".into(), "of a newer program".into());
+        assert_eq!(may(&role, ""), [false; 3]);
+    })
+    .unwrap();
+}

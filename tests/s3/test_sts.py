@@ -1,0 +1,191 @@
+"""Roles and AssumeRole, as boto3 uses them: what a session may do, what it may not, and tokens that are not what they should be."""
+import json
+import urllib.error
+import urllib.request
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from skeptest.cluster import unique
+from skeptest.s3 import User, admin, refused
+
+
+def trust(*users):
+    arns = ['arn:aws:iam:::user/' + u.name for u in users]
+    return json.dumps({'Version': '2012-10-17', 'Statement': [
+        {'Effect': 'Allow', 'Principal': {'AWS': arns}, 'Action': 'sts:AssumeRole'}]})
+
+
+def rights(action, resource, effect='Allow'):
+    return json.dumps({'Version': '2012-10-17', 'Statement': [
+        {'Effect': effect, 'Action': action, 'Resource': resource}]})
+
+
+def client(gateway, service, user=None, credentials=None, **config):
+    if credentials:
+        keys = {'aws_access_key_id': credentials['AccessKeyId'], 'aws_secret_access_key': credentials['SecretAccessKey'],
+                'aws_session_token': credentials['SessionToken']}
+    else:
+        keys = {'aws_access_key_id': user.access, 'aws_secret_access_key': user.secret}
+    if service == 's3':
+        config.setdefault('signature_version', 's3v4')
+    config = Config(retries={'max_attempts': 0}, s3={'addressing_style': 'path'}, **config)
+    return boto3.client(service, endpoint_url=gateway.url, region_name='us-east-1', config=config, **keys)
+
+
+@pytest.fixture(scope='module')
+def bob(cluster, gateway):
+    return User(cluster, unique('bob'))
+
+
+@pytest.fixture(scope='module')
+def eve(cluster, gateway):
+    return User(cluster, unique('eve'))
+
+
+class Role:
+    """Of the shared user, who has the buckets; bob may take it."""
+
+    def __init__(self, cluster, gateway, user, bob):
+        self.cluster, self.gateway, self.name = cluster, gateway, unique('role')
+        self.arn = 'arn:aws:iam:::role/' + self.name
+        self.sts = client(gateway, 'sts', bob)
+        self.made = admin(cluster, 'role', 'create', '--role-name', self.name, '--uid', user.name,
+                          '--assume-role-policy-doc', trust(bob))
+
+    def allow(self, action, resource, name='p'):
+        admin_quiet(self.cluster, 'role-policy', 'put', '--role-name', self.name, '--policy-name', name,
+                    '--policy-doc', rights(action, resource))
+
+    def take(self, **more):
+        return self.sts.assume_role(RoleArn=self.arn, RoleSessionName='tests', **more)['Credentials']
+
+    def s3(self, **more):
+        return client(self.gateway, 's3', credentials=self.take(**more))
+
+
+def admin_quiet(cluster, *words):
+    assert admin(cluster, *words) is None
+
+
+@pytest.fixture
+def role(cluster, gateway, user, bob):
+    return Role(cluster, gateway, user, bob)
+
+
+def test_a_session_has_the_rights_of_its_role_alone(role, s3, bucket):
+    s3.put_object(Bucket=bucket, Key='k', Body=b'1')
+    taken = role.sts.assume_role(RoleArn=role.arn, RoleSessionName='tests', DurationSeconds=900)
+    assert taken['AssumedRoleUser']['Arn'] == 'arn:aws:sts:::assumed-role/%s/tests' % role.name
+    assert taken['AssumedRoleUser']['AssumedRoleId'] == role.made['RoleId'] + ':tests'
+    held = client(role.gateway, 's3', credentials=taken['Credentials'])
+    for call, args in [(held.get_object, {'Bucket': bucket, 'Key': 'k'}), (held.put_object, {'Bucket': bucket, 'Key': 'k'}),
+                       (held.list_objects_v2, {'Bucket': bucket}), (held.list_buckets, {}), (held.get_bucket_policy, {'Bucket': bucket}),
+                       (held.create_bucket, {'Bucket': unique('b')})]:
+        refused('AccessDenied', call, **args)
+    # What is changed counts for the session that is there.
+    role.allow('s3:GetObject', 'arn:aws:s3:::%s/*' % bucket)
+    assert held.get_object(Bucket=bucket, Key='k')['Body'].read() == b'1'
+    refused('AccessDenied', held.put_object, Bucket=bucket, Key='k')
+    errors = held.delete_objects(Bucket=bucket, Delete={'Objects': [{'Key': 'k'}]})['Errors']
+    assert [e['Code'] for e in errors] == ['AccessDenied']
+    role.allow('s3:GetObject', 'arn:aws:s3:::%s/other' % bucket)
+    refused('AccessDenied', held.get_object, Bucket=bucket, Key='k')
+    admin_quiet(role.cluster, 'role', 'delete', '--role-name', role.name)
+    refused('InvalidToken', held.list_objects_v2, Bucket=bucket)
+
+
+def test_what_is_made_is_the_owners_of_the_role(role, s3):
+    role.allow(['s3:*'], '*')
+    held, name = role.s3(), unique('made')
+    held.create_bucket(Bucket=name)
+    held.put_object(Bucket=name, Key='k', Body=b'1')
+    assert name in [b['Name'] for b in held.list_buckets()['Buckets']]
+    assert s3.get_object(Bucket=name, Key='k')['Body'].read() == b'1'
+    # Policies of buckets are the owner's own.
+    refused('AccessDenied', held.delete_bucket_policy, Bucket=name)
+    s3.put_bucket_policy(Bucket=name, Policy=json.dumps({'Version': '2012-10-17', 'Statement': [
+        {'Effect': 'Deny', 'Principal': {'AWS': 'arn:aws:sts:::assumed-role/%s/tests' % role.name}, 'Action': 's3:GetObject',
+         'Resource': 'arn:aws:s3:::%s/*' % name}]}))
+    refused('AccessDenied', held.get_object, Bucket=name, Key='k')
+    assert s3.get_object(Bucket=name, Key='k')['Body'].read() == b'1'
+
+
+def test_a_policy_of_a_session_narrows(role, s3, bucket):
+    s3.put_object(Bucket=bucket, Key='k', Body=b'1')
+    role.allow('s3:GetObject', 'arn:aws:s3:::%s/*' % bucket)
+    wide = role.s3(Policy=rights('s3:*', '*'))
+    assert wide.get_object(Bucket=bucket, Key='k')['Body'].read() == b'1'
+    refused('AccessDenied', wide.put_object, Bucket=bucket, Key='k')
+    narrow = role.s3(Policy=rights('s3:GetObject', 'arn:aws:s3:::%s/x' % bucket))
+    refused('AccessDenied', narrow.get_object, Bucket=bucket, Key='k')
+    refused('MalformedPolicyDocument', role.take, Policy='{}')
+    refused('PackedPolicyTooLarge', role.take, Policy=' ' * 2048 + '{}')
+
+
+def test_buckets_of_others_name_the_role(role, gateway, eve):
+    hers, name = client(gateway, 's3', eve), unique('hers')
+    hers.create_bucket(Bucket=name)
+    hers.put_object(Bucket=name, Key='k', Body=b'1')
+    role.allow('s3:GetObject', '*')
+    held = role.s3()
+    refused('AccessDenied', held.get_object, Bucket=name, Key='k')
+    for principal in [{'AWS': role.arn}, {'AWS': 'arn:aws:sts:::assumed-role/%s/tests' % role.name}, '*']:
+        hers.put_bucket_policy(Bucket=name, Policy=json.dumps({'Version': '2012-10-17', 'Statement': [
+            {'Effect': 'Allow', 'Principal': principal, 'Action': 's3:*', 'Resource': ['arn:aws:s3:::%s' % name, 'arn:aws:s3:::%s/*' % name]}]}))
+        assert held.get_object(Bucket=name, Key='k')['Body'].read() == b'1'
+        refused('AccessDenied', held.put_object, Bucket=name, Key='k')
+        refused('AccessDenied', held.list_objects_v2, Bucket=name)
+
+
+def test_who_takes_a_role(role, gateway, user, eve, bucket):
+    for other in (eve, user):
+        refused('AccessDenied', client(gateway, 'sts', other).assume_role, RoleArn=role.arn, RoleSessionName='tests')
+    refused('AccessDenied', role.sts.assume_role, RoleArn=role.arn + 'x', RoleSessionName='tests')
+    refused('ValidationError', role.take, DurationSeconds=7200)
+    refused('ValidationError', role.sts.assume_role, RoleArn='arn:aws:iam:::user/' + user.name, RoleSessionName='tests')
+    refused('NotImplemented', role.sts.get_session_token)
+    credentials = role.take()
+    # Sessions take no roles.
+    chained = client(gateway, 'sts', credentials=credentials)
+    refused('AccessDenied', chained.assume_role, RoleArn=role.arn, RoleSessionName='tests')
+    admin(role.cluster, 'role', 'modify', '--role-name', role.name, '--assume-role-policy-doc', trust(eve),
+          '--max-session-duration', '7200')
+    refused('AccessDenied', role.take)
+    client(gateway, 'sts', eve).assume_role(RoleArn=role.arn, RoleSessionName='tests', DurationSeconds=7200)
+
+
+def test_tokens_that_are_not_what_they_should_be(role, gateway, user, s3, bucket):
+    s3.put_object(Bucket=bucket, Key='k', Body=b'1')
+    role.allow('s3:GetObject', '*')
+    one, other = role.take(), role.take()
+
+    def code(expected, **changed):
+        refused(expected, client(gateway, 's3', credentials={**one, **changed}).get_object, Bucket=bucket, Key='k')
+    token = one['SessionToken']
+    code('InvalidToken', SessionToken=other['SessionToken'])
+    code('InvalidToken', SessionToken=token[:-8])
+    code('InvalidToken', SessionToken='x')
+    code('SignatureDoesNotMatch', SecretAccessKey=other['SecretAccessKey'])
+    code('SignatureDoesNotMatch', AccessKeyId=other['AccessKeyId'])
+    code('AccessDenied', SessionToken=None)
+    code('InvalidToken', AccessKeyId=user.access, SecretAccessKey=user.secret)
+    refused('AccessDenied', client(gateway, 's3', credentials=one, signature_version='s3').get_object, Bucket=bucket, Key='k')
+
+
+def test_presigned_urls_of_a_session(role, s3, bucket):
+    s3.put_object(Bucket=bucket, Key='k', Body=b'1')
+    role.allow('s3:GetObject', '*')
+    url = role.s3(DurationSeconds=900).generate_presigned_url('get_object', {'Bucket': bucket, 'Key': 'k'}, 3600)
+    assert urllib.request.urlopen(url, timeout=30).read() == b'1'
+    bare = '&'.join(p for p in url.split('&') if not p.lower().startswith('x-amz-security-token'))
+    assert bare != url
+    for bad in (bare, url + '&x-amz-security-token=x'):
+        with pytest.raises(urllib.error.HTTPError) as e:
+            urllib.request.urlopen(bad, timeout=30)
+        assert e.value.code == 403
+    admin_quiet(role.cluster, 'role', 'delete', '--role-name', role.name)
+    with pytest.raises(urllib.error.HTTPError) as e:
+        urllib.request.urlopen(url, timeout=30)
+    assert e.value.code == 400
