@@ -189,3 +189,42 @@ def test_presigned_urls_of_a_session(role, s3, bucket):
     with pytest.raises(urllib.error.HTTPError) as e:
         urllib.request.urlopen(url, timeout=30)
     assert e.value.code == 400
+
+
+def test_iam_is_for_roles_of_ones_own(cluster, gateway, role, bob, eve):
+    iam, name = client(gateway, 'iam', bob), unique('own')
+    refused('AccessDenied', iam.list_roles)
+    admin(cluster, 'caps', 'add', '--uid', bob.name, '--caps', 'roles=read')
+    assert iam.list_roles()['Roles'] == []
+    made = {'RoleName': name, 'AssumeRolePolicyDocument': trust(eve)}
+    refused('AccessDenied', iam.create_role, **made)
+    assert admin(cluster, 'caps', 'add', '--uid', bob.name, '--caps', 'roles=*')['caps'] == 'roles=*'
+    refused('MalformedPolicyDocument', iam.create_role, **{**made, 'AssumeRolePolicyDocument': '{}'})
+    created = iam.create_role(**made)['Role']
+    assert created['AssumeRolePolicyDocument'] == json.loads(trust(eve))
+    assert admin(cluster, 'role', 'get', '--role-name', name)['Owner'] == bob.name
+    refused('EntityAlreadyExists', iam.create_role, **made)
+    assert iam.get_role(RoleName=name)['Role']['Arn'] == created['Arn'] == 'arn:aws:iam:::role/' + name
+    assert [r['RoleName'] for r in iam.list_roles()['Roles']] == [name]
+    # Another's is not there for him.
+    for call in (iam.get_role, iam.delete_role, iam.list_role_policies):
+        refused('NoSuchEntity', call, RoleName=role.name)
+    refused('NoSuchEntity', iam.put_role_policy, RoleName=role.name, PolicyName='p', PolicyDocument=rights('*', '*'))
+
+    iam.put_role_policy(RoleName=name, PolicyName='p', PolicyDocument=rights('s3:*', '*'))
+    assert iam.list_role_policies(RoleName=name)['PolicyNames'] == ['p']
+    assert iam.get_role_policy(RoleName=name, PolicyName='p')['PolicyDocument'] == json.loads(rights('s3:*', '*'))
+    credentials = client(gateway, 'sts', eve).assume_role(RoleArn=created['Arn'], RoleSessionName='tests')['Credentials']
+    held, bucket = client(gateway, 's3', credentials=credentials), unique('bobs')
+    held.create_bucket(Bucket=bucket)
+    assert bucket in [b['Name'] for b in client(gateway, 's3', bob).list_buckets()['Buckets']]
+    refused('AccessDenied', client(gateway, 'iam', credentials=credentials).list_roles)
+    iam.update_assume_role_policy(RoleName=name, PolicyDocument=trust(bob))
+    refused('AccessDenied', client(gateway, 'sts', eve).assume_role, RoleArn=created['Arn'], RoleSessionName='tests')
+    refused('DeleteConflict', iam.delete_role, RoleName=name)
+    iam.delete_role_policy(RoleName=name, PolicyName='p')
+    refused('NoSuchEntity', iam.get_role_policy, RoleName=name, PolicyName='p')
+    refused('AccessDenied', held.list_buckets)
+    iam.delete_role(RoleName=name)
+    refused('InvalidToken', held.list_buckets)
+    refused('NotImplemented', iam.create_user, UserName='x')

@@ -8,6 +8,7 @@
 //! r USER             Rate (`rate`)
 //! w, m, t            of Swift (`subusers`)
 //! o, y               of roles (`roles`)
+//! z USER             Caps (`caps`)
 //! ```
 //!
 //! A secret is stored as it is, since signatures are checked with it; the pool is for gateways and administrators alone.
@@ -284,7 +285,8 @@ impl<P: Pool> Accounts<P> {
                 .expecting(&row("u", id), Some(&user.to_bytes()))
                 .unsetting(&row("u", id))
                 .unsetting(&row("q", id))
-                .unsetting(&row("r", id));
+                .unsetting(&row("r", id))
+                .unsetting(&row("z", id));
             for key in self.keys(id).await? {
                 let key = self.removing(&key);
                 change.expect.extend(key.expect);

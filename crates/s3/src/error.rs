@@ -38,6 +38,10 @@ pub enum Error {
     NoSuchRole,
     #[error("the role exists")]
     RoleExists,
+    #[error("the role has policies, which have to be removed first")]
+    RoleInUse,
+    #[error("the role has no policy of this name")]
+    NoSuchRolePolicy,
     /// Whose.
     #[error("the quota of the {0} is used up")]
     Quota(&'static str),

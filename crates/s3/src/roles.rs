@@ -198,10 +198,28 @@ impl<P: Pool> Accounts<P> {
     }
 
     /// With its policies; its sessions are refused from then on.
-    pub async fn remove_role(&self, name: &str) -> Result<()> {
-        self.any_role(name).await?;
-        let gone = Change::default().unsetting(&row("o", name));
-        self.pool.change(USERS, gone).await
+    pub async fn remove_role(&self, name: &str, check: impl Fn(&Role) -> Result<()>) -> Result<()> {
+        let at = row("o", name);
+        for _ in 0..TRIES_MAX {
+            let old = self.any_role(name).await?;
+            check(&old)?;
+            let gone = Change::default()
+                .expecting(&at, Some(&old.to_bytes()))
+                .unsetting(&at);
+            match self.pool.change(USERS, gone).await {
+                Err(e) if e.is_conflict() => {}
+                other => return other,
+            }
+        }
+        Err(Error::Conflict("others change the same role"))
+    }
+
+    /// A user's, in the order of their names.
+    pub async fn roles_of(&self, user: &str) -> Result<Vec<Role>> {
+        let there = self.user(user).await?;
+        let mut roles = self.roles().await?;
+        roles.retain(|r| r.owner == user && r.of == there.created);
+        Ok(roles)
     }
 
     /// Rows of a user's roles.

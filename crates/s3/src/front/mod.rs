@@ -20,6 +20,7 @@ mod errors;
 mod external;
 mod form;
 mod hosts;
+mod iam_ops;
 mod kinds;
 mod lifecycle_ops;
 mod listing;

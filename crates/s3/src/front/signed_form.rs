@@ -1,4 +1,4 @@
-//! Forms that are posted to `/` and signed by V4 for a service that is not S3: SNS (`topic_ops`), STS (`sts_ops`), IAM.
+//! Forms that are posted to `/` and signed by V4 for a service that is not S3: SNS (`topic_ops`), STS (`sts_ops`), IAM (`iam_ops`).
 //!
 //! Bounds: a form of [`BODY_MAX`]; rate limits are the user's.
 
@@ -38,7 +38,7 @@ pub(super) type Done<T> = Result<T, Refusal>;
 pub(super) fn refuse(code: &str, why: impl Into<String>) -> Refusal {
     let status = match code {
         "NotFound" | "NoSuchEntity" => StatusCode::NOT_FOUND,
-        "EntityAlreadyExists" | "LimitExceeded" => StatusCode::CONFLICT,
+        "EntityAlreadyExists" | "DeleteConflict" => StatusCode::CONFLICT,
         "InvalidParameter"
         | "InvalidAction"
         | "MissingAction"
@@ -73,6 +73,11 @@ impl From<crate::Error> for Refusal {
     fn from(e: crate::Error) -> Self {
         match e {
             crate::Error::Invalid(why) => wrong(why),
+            crate::Error::NoSuchRole | crate::Error::NoSuchRolePolicy => {
+                refuse("NoSuchEntity", e.to_string())
+            }
+            crate::Error::RoleExists => refuse("EntityAlreadyExists", e.to_string()),
+            crate::Error::RoleInUse => refuse("DeleteConflict", e.to_string()),
             e => S3Error::from(e).into(),
         }
     }
@@ -316,13 +321,7 @@ impl<P: Pool> Front<P> {
         match of {
             Service::Sns => self.topics_asked(&user, form, noted).await,
             Service::Sts => self.sts_asked(&user, form, noted, parts).await,
-            Service::Iam => {
-                noted.lock().operation = Some("Iam".into());
-                Err(refuse(
-                    "NotImplemented",
-                    "IAM is not built yet: roles are made by `skep s3 role`",
-                ))
-            }
+            Service::Iam => self.iam_asked(&user, form, noted).await,
         }
     }
 
@@ -366,7 +365,7 @@ impl<P: Pool> Front<P> {
         }
         let identity = self.identity(&key, token("", headers)?.as_deref()).await?;
         if identity.session.is_some() {
-            let why = "a session of a role asks for objects and buckets alone: it makes no topics, and takes no roles";
+            let why = "a session of a role asks for objects and buckets alone: it makes no topics and no roles, and takes none";
             return Err(refuse("AccessDenied", why));
         }
         let user = identity.user;

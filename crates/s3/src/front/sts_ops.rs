@@ -123,7 +123,8 @@ fn values(user: &str, parts: &Parts, now_ms: u64) -> Done<BTreeMap<Key, String>>
     }
 }
 
-fn iso(ms: u64) -> String {
+/// A time as these services write it.
+pub(super) fn iso(ms: u64) -> String {
     let mut text = Vec::new();
     // Writing to memory does not fail.
     let _ = timestamp(ms).format(TimestampFormat::DateTime, &mut text);

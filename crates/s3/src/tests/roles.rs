@@ -62,7 +62,7 @@ fn roles_are_of_the_user_who_was_there() {
         pool.pass(Duration::from_secs(1));
         accounts.create("alice", "").await.unwrap();
         assert_eq!(accounts.role_of("r", "alice").await, Err(Error::NoSuchRole));
-        accounts.remove_role("r").await.unwrap();
+        accounts.remove_role("r", |_| Ok(())).await.unwrap();
         create("r", TRUST, 3600).await.unwrap();
         assert_ne!(accounts.role_of("r", "alice").await.unwrap().id, made.id);
     })
@@ -197,6 +197,31 @@ fn a_session_does_what_its_policies_let_it_and_no_more() {
         assert_eq!(may(&role, ""), [true, false, false]);
         role.policies.insert("later".into(), "of a newer program".into());
         assert_eq!(may(&role, ""), [false; 3]);
+    })
+    .unwrap();
+}
+
+#[test]
+fn capabilities_are_of_the_user_who_was_there() {
+    io::task::block_on(async {
+        let pool = Fake::new(12);
+        let (accounts, gate) = (accounts_of(&pool).await, Gate::new(&pool, 1));
+        let none = accounts.caps("alice").await.unwrap();
+        assert!(!none.reads_roles() && !none.writes_roles());
+        let read = accounts.change_caps("alice", "roles=read", true).await.unwrap();
+        assert!(read.reads_roles() && !read.writes_roles());
+        let all = accounts.change_caps("alice", "roles=*", true).await.unwrap();
+        assert_eq!((all.text(), accounts.caps("alice").await.unwrap()), ("roles=*", all));
+        let less = accounts.change_caps("alice", "roles=write", false).await.unwrap();
+        assert_eq!(less.text(), "roles=read");
+        let at = accounts::row("z", "alice");
+        accounts.remove("alice", &gate.buckets).await.unwrap();
+        assert_eq!(accounts.caps("alice").await, Err(Error::NoSuchUser));
+        let left = crate::rados::Change::default().setting(&at, denc::Encode::to_bytes(&all));
+        crate::rados::Pool::change(&pool, USERS, left).await.unwrap();
+        pool.pass(Duration::from_secs(1));
+        accounts.create("alice", "").await.unwrap();
+        assert!(!accounts.caps("alice").await.unwrap().reads_roles());
     })
     .unwrap();
 }

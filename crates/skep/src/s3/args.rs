@@ -34,6 +34,8 @@ pub enum S3Command {
     Role(RoleArgs),
     /// What sessions of roles may do
     RolePolicy(RolePolicy),
+    /// What users may do as administrators
+    Caps(Caps),
     /// What buckets hold, with their quotas: most first
     Bucket(Bucket),
     /// How much users and buckets may hold
@@ -342,6 +344,37 @@ pub enum RolePolicyCommand {
         #[command(flatten)]
         which: WhichPolicy,
     },
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Caps {
+    #[command(subcommand)]
+    pub command: CapsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CapsCommand {
+    /// Give a user some
+    Add {
+        #[command(flatten)]
+        whose: CapsOf,
+    },
+    /// Take some away
+    Rm {
+        #[command(flatten)]
+        whose: CapsOf,
+    },
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct CapsOf {
+    #[arg(long, value_name = "USER")]
+    pub uid: String,
+    /// roles=read, roles=write or roles=*: show, or make and change, roles of his own by IAM
+    #[arg(long, value_name = "CAPS")]
+    pub caps: String,
+    #[command(flatten)]
+    pub how: How,
 }
 
 #[derive(Debug, Clone, ClapArgs)]

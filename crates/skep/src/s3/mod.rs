@@ -28,6 +28,7 @@ pub fn run(args: &args::S3) -> Result<(), Error> {
         S3Command::Subuser(of) => io::task::block_on(subuser::of_subuser(&of.command)),
         S3Command::Key(key) => io::task::block_on(of_key(&key.command)),
         S3Command::Role(of) => io::task::block_on(role::of_role(&of.command)),
+        S3Command::Caps(of) => io::task::block_on(role::of_caps(&of.command)),
         S3Command::RolePolicy(of) => io::task::block_on(role::of_policy(&of.command)),
         S3Command::Bucket(bucket) => io::task::block_on(quota::of_buckets(&bucket.command)),
         S3Command::Quota(quota) => io::task::block_on(quota::of_quota(&quota.command)),
@@ -180,6 +181,7 @@ async fn info(admin: &Admin, id: &str) -> Result<Value, S3Error> {
     let quotas = admin.limits.quotas(id).await?;
     about["user_quota"] = quota::shown(&quotas.user);
     about["bucket_quota"] = quota::shown(&quotas.bucket);
+    about["caps"] = admin.accounts.caps(id).await?.text().into();
     Ok(about)
 }
 

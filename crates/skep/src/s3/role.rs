@@ -1,6 +1,6 @@
-//! `skep s3 role` and `role-policy`: who may take roles, and what their sessions may do. Fields are named as radosgw-admin names them.
+//! `skep s3 role`, `role-policy` and `caps`: who may take roles, what their sessions may do, and which users make roles themselves. Fields are named as radosgw-admin names them.
 
-use super::args::{How, RoleCommand, RolePolicyCommand};
+use super::args::{CapsCommand, How, RoleCommand, RolePolicyCommand};
 use super::connect::{connect, failed};
 use super::show::show;
 use ::s3::{Admin, Error as S3Error, Role};
@@ -53,7 +53,7 @@ async fn apply(admin: &Admin, command: &RoleCommand) -> Result<Value, S3Error> {
             changed.await.map(|r| shown(&r))
         }
         RoleCommand::Delete { which } => {
-            let removed = accounts.remove_role(&which.role_name).await;
+            let removed = accounts.remove_role(&which.role_name, |_| Ok(())).await;
             removed.map(|()| Value::Null)
         }
     }
@@ -75,10 +75,6 @@ pub async fn of_role(command: &RoleCommand) -> Result<(), Error> {
     Ok(())
 }
 
-fn no_policy() -> S3Error {
-    S3Error::Invalid("the role has no policy of this name".into())
-}
-
 async fn apply_policy(admin: &Admin, command: &RolePolicyCommand) -> Result<Value, S3Error> {
     let accounts = &admin.accounts;
     match command {
@@ -90,7 +86,7 @@ async fn apply_policy(admin: &Admin, command: &RolePolicyCommand) -> Result<Valu
         }
         RolePolicyCommand::Get { which } => {
             let role = accounts.any_role(&which.role.role_name).await?;
-            let text = role.policies.get(&which.policy_name).ok_or_else(no_policy)?;
+            let text = role.policies.get(&which.policy_name).ok_or(S3Error::NoSuchRolePolicy)?;
             Ok(json!({"PolicyName": which.policy_name, "PolicyDocument": text}))
         }
         RolePolicyCommand::List { which } => {
@@ -100,7 +96,7 @@ async fn apply_policy(admin: &Admin, command: &RolePolicyCommand) -> Result<Valu
         }
         RolePolicyCommand::Delete { which } => {
             let changed = accounts.change_role(&which.role.role_name, |role| {
-                role.policies.remove(&which.policy_name).map(drop).ok_or_else(no_policy)
+                role.policies.remove(&which.policy_name).map(drop).ok_or(S3Error::NoSuchRolePolicy)
             });
             changed.await.map(|_| Value::Null)
         }
@@ -123,5 +119,17 @@ pub async fn of_policy(command: &RolePolicyCommand) -> Result<(), Error> {
     let told = apply_policy(&admin, command).await;
     client.shutdown().await;
     show(how, &told.map_err(failed)?);
+    Ok(())
+}
+
+pub async fn of_caps(command: &CapsCommand) -> Result<(), Error> {
+    let (CapsCommand::Add { whose } | CapsCommand::Rm { whose }) = command;
+    let gives = matches!(command, CapsCommand::Add { .. });
+    let client = connect(&whose.how.cluster).await?;
+    let admin = Admin::open(&client).await.map_err(failed)?;
+    let told = admin.accounts.change_caps(&whose.uid, &whose.caps, gives).await;
+    client.shutdown().await;
+    let told = told.map_err(failed)?;
+    show(&whose.how, &json!({"user_id": whose.uid, "caps": told.text()}));
     Ok(())
 }
