@@ -18,8 +18,9 @@ use bytes::Bytes;
 use denc::{Decode, Encode};
 use std::collections::BTreeMap;
 
-/// Of all users.
+/// Of all users, and of one.
 const ROLES_MAX: usize = 1000;
+const OF_USER_MAX: usize = 100;
 /// Of the policy that says who may take a role.
 const TRUST_MAX: usize = 4 << 10;
 /// Policies of one role, and their bytes in all.
@@ -132,8 +133,12 @@ impl<P: Pool> Accounts<P> {
         check_session_max(session_max)?;
         self.check_trust(trust).await?;
         let there = self.user(owner).await?;
-        if self.roles().await?.len() >= ROLES_MAX {
-            return Err(Error::Invalid(format!("there are at most {ROLES_MAX} roles")));
+        let all = self.roles().await?;
+        let own = all.iter().filter(|r| r.owner == owner).count();
+        if all.len() >= ROLES_MAX || own >= OF_USER_MAX {
+            return Err(Error::Invalid(format!(
+                "there are at most {ROLES_MAX} roles, and {OF_USER_MAX} of one user"
+            )));
         }
         let at = row("o", name);
         let role = Role {

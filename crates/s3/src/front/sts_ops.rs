@@ -209,6 +209,13 @@ impl<P: Pool> Front<P> {
     }
 }
 
+/// For fuzzing: whether a form is taken.
+#[cfg(feature = "testing")]
+pub(super) fn takes(input: &[u8]) -> bool {
+    let form = super::signed_form::fields(input).ok();
+    form.is_some_and(|of| asked(of).is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::signed_form::fields;
