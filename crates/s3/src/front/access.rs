@@ -200,7 +200,9 @@ impl<P: Pool> S3Access for Front<P> {
         }
         let identity = self.identity(&key, token.as_deref()).await?;
         if let Some(noted) = cx.extensions_mut().get::<Noted>() {
-            noted.lock().user = Some(identity.user.clone());
+            let mut notes = noted.lock();
+            notes.user = Some(identity.user.clone());
+            notes.session = identity.session.as_ref().map(|s| s.principal.clone());
         }
         self.hold_rate(cx, Some(&identity.user)).await?;
         cx.extensions_mut().insert(identity);

@@ -45,6 +45,8 @@ pub struct Notes {
     pub operation: Option<String>,
     /// Who asks, if that is somebody.
     pub user: Option<String>,
+    /// The session of a role that asks in the user's place, as policies know it.
+    pub session: Option<String>,
     /// The bucket that it names, and whose that is, if it is there.
     pub bucket: Option<String>,
     pub owner: Option<String>,
