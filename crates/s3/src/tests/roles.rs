@@ -159,7 +159,8 @@ fn gateways_seal_with_the_same() {
         assert!(one == second);
         assert!(other.key_or_sealing("ASIAX").await.unwrap().1 == Some(one));
         let own = accounts.keys("alice").await.unwrap().remove(0);
-        assert_eq!(other.key_or_sealing(&own.access).await.unwrap().0, Some(own));
+        let seen = other.key_or_sealing(&own.access).await.unwrap().0;
+        assert_eq!(seen, Some(own));
     })
     .unwrap();
 }
