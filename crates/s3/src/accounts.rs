@@ -7,7 +7,7 @@
 //! q USER, d          Quotas (`quota`)
 //! r USER             Rate (`rate`)
 //! w, m, t            of Swift (`subusers`)
-//! o, y               of roles (`roles`)
+//! o, v, p, y         of roles (`roles`)
 //! z USER             Caps (`caps`)
 //! ```
 //!
@@ -293,7 +293,7 @@ impl<P: Pool> Accounts<P> {
                 change.unset.extend(key.unset);
             }
             change.unset.extend(self.swift_rows(id).await?);
-            change.unset.extend(self.role_rows(id).await?);
+            let change = self.removing_roles(id, change).await?;
             match self.pool.change(USERS, change).await {
                 Err(e) if e.is_conflict() => {}
                 Err(e) => return Err(e),

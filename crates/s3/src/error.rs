@@ -38,6 +38,8 @@ pub enum Error {
     NoSuchRole,
     #[error("the role exists")]
     RoleExists,
+    #[error("the name is of a role that another user had, and policies of buckets may still mean that one")]
+    RoleNameHeld,
     #[error("the role has policies, which have to be removed first")]
     RoleInUse,
     #[error("the role has no policy of this name")]

@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! o NAME             Role
+//! v NAME             Held: whose the name is, from its first role on
+//! p OWNER 00 NAME    names of a user's: 1 where the role is there, 0 where it was
 //! y                  what tokens of sessions are sealed with: 32 random bytes, which the first gateway that needs them makes
 //! ```
 //!
 //! A role belongs to the user of that name who was there when it was made, and to no later one: where that user is no more, or is
-//! another, the role is as good as removed. Gateways remember no roles: a change counts from the next request on.
+//! another, the role is as good as removed. Policies of buckets have the name of a role and outlive it, so a name stays its
+//! first owner's: nobody else makes a role of it and so gets into those buckets. Gateways remember no roles: a change counts from the next request on.
 
 use crate::accounts::{Accounts, Key, USERS, User, all_rows, letters, row};
 use crate::names::NAME_MAX;
@@ -18,9 +21,13 @@ use bytes::Bytes;
 use denc::{Decode, Encode};
 use std::collections::BTreeMap;
 
-/// Of all users, and of one.
-const ROLES_MAX: usize = 1000;
+/// Roles of one user, and names that he has, or had, roles of.
 const OF_USER_MAX: usize = 100;
+const NAMES_MAX: usize = 1000;
+/// Roles that are read at once: each has 14 KiB and more.
+const AT_ONCE: usize = 32;
+const THERE: &[u8] = b"1";
+const WAS: &[u8] = b"0";
 /// Of the policy that says who may take a role.
 const TRUST_MAX: usize = 4 << 10;
 /// Policies of one role, and their bytes in all.
@@ -55,6 +62,16 @@ pub struct Role {
 
 denc::envelope_denc!(Role, 1, 1, { id, name, owner, of, trust, policies, session_max, created });
 
+/// Who may make a role of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Held {
+    owner: String,
+    /// When the owner was made.
+    of: u64,
+}
+
+denc::envelope_denc!(Held, 1, 1, { owner, of });
+
 /// Names of roles, of their policies and of sessions: what is the same in an ARN and in a policy.
 pub fn check_part(what: &str, name: &str, (least, most): (usize, usize)) -> Result<()> {
     let good = |c: char| c.is_ascii_alphanumeric() || "_+=,.@-".contains(c);
@@ -62,6 +79,35 @@ pub fn check_part(what: &str, name: &str, (least, most): (usize, usize)) -> Resu
         true => Ok(()),
         false => Err(Error::Invalid(format!(
             "{what} has {least} to {most} letters, digits and _ + = , . @ -"
+        ))),
+    }
+}
+
+fn names_prefix(owner: &str) -> Bytes {
+    [b"p", owner.as_bytes(), &[0]].concat().into()
+}
+
+fn name_row(owner: &str, name: &str) -> Bytes {
+    [&names_prefix(owner)[..], name.as_bytes()].concat().into()
+}
+
+/// One that cannot be read is passed over: it is no reason to show nothing of the others.
+fn read(at: &Bytes, raw: &Bytes) -> Option<Role> {
+    let role = Role::from_bytes(raw);
+    if let Err(e) = &role {
+        tracing::warn!("s3: the row {at:?} of a role cannot be read: {e}");
+    }
+    role.ok()
+}
+
+/// Whether a user may have a role more, of this name. Of what was seen: several at the same time make some more.
+fn check_names(names: &[(String, bool)], name: &str) -> Result<()> {
+    let there = names.iter().filter(|(_, there)| *there).count();
+    let known = names.iter().any(|(n, _)| n == name);
+    match there < OF_USER_MAX && (known || names.len() < NAMES_MAX) {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!(
+            "a user has at most {OF_USER_MAX} roles, and in all his time {NAMES_MAX} names of roles"
         ))),
     }
 }
@@ -122,25 +168,51 @@ impl<P: Pool> Accounts<P> {
         }
     }
 
+    /// The first of these that is no role.
+    pub async fn missing_role<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Option<&'a str>> {
+        let names: Vec<&str> = names.into_iter().collect();
+        for some in names.chunks(AT_ONCE) {
+            let look = Look {
+                keys: some.iter().map(|name| row("o", name)).collect(),
+                ..Look::default()
+            };
+            let seen = self.pool.look(USERS, look).await?;
+            let missing = some.iter().find(|name| !seen.values.contains_key(&row("o", name)));
+            if let Some(name) = missing {
+                return Ok(Some(*name));
+            }
+        }
+        Ok(None)
+    }
+
+    /// `force`: also of a name that was another's.
     pub async fn create_role(
         &self,
         name: &str,
         owner: &str,
         trust: &str,
         session_max: u64,
+        force: bool,
     ) -> Result<Role> {
         check_part("a role's name", name, (1, ROLE_NAME_MAX))?;
         check_session_max(session_max)?;
         self.check_trust(trust).await?;
         let there = self.user(owner).await?;
-        let all = self.roles().await?;
-        let own = all.iter().filter(|r| r.owner == owner).count();
-        if all.len() >= ROLES_MAX || own >= OF_USER_MAX {
-            return Err(Error::Invalid(format!(
-                "there are at most {ROLES_MAX} roles, and {OF_USER_MAX} of one user"
-            )));
+        check_names(&self.names_of(owner).await?, name)?;
+        let (at, held) = (row("o", name), row("v", name));
+        let seen = self.pool.look(USERS, Look::keys([&at, &held])).await?.values;
+        let own = Held {
+            owner: owner.to_string(),
+            of: there.created,
+        };
+        let holder = seen.get(&held);
+        if seen.contains_key(&at) {
+            return Err(Error::RoleExists);
         }
-        let at = row("o", name);
+        // A row that cannot be read is another's.
+        if !force && holder.is_some_and(|raw| Held::from_bytes(raw).ok().as_ref() != Some(&own)) {
+            return Err(Error::RoleNameHeld);
+        }
         let role = Role {
             id: format!("AROA{}", letters(&self.clock, ID_CHARS)),
             name: name.to_string(),
@@ -154,20 +226,48 @@ impl<P: Pool> Accounts<P> {
         let change = Change::default()
             .expecting(&row("u", owner), Some(&there.to_bytes()))
             .expecting(&at, None)
-            .setting(&at, role.to_bytes());
+            .expecting(&held, holder)
+            .setting(&at, role.to_bytes())
+            .setting(&held, own.to_bytes())
+            .setting(&name_row(owner, name), Bytes::from_static(THERE));
         match self.pool.change(USERS, change).await {
             Err(e) if e.is_conflict() => match self.get::<Role>(&at).await? {
                 Some(_) => Err(Error::RoleExists),
-                None => Err(Error::Conflict("others change the same user")),
+                None => Err(Error::Conflict("others change the same user or name")),
             },
             other => other.map(|()| role),
         }
     }
 
-    /// All, in the order of their names: also those whose owner is no more.
-    pub async fn roles(&self) -> Result<Vec<Role>> {
-        let rows = all_rows(&self.pool, USERS, &row("o", "")).await?;
-        rows.iter().map(|(_, raw)| Ok(Role::from_bytes(raw)?)).collect()
+    /// Names of all, in their order: also of those whose owner is no more, or that cannot be read.
+    pub async fn role_names(&self) -> Result<Vec<String>> {
+        let prefix = row("o", "");
+        let rows = all_rows(&self.pool, USERS, &prefix).await?;
+        let name = |at: &Bytes| String::from_utf8_lossy(&at[prefix.len()..]).into_owned();
+        Ok(rows.iter().map(|(at, _)| name(at)).collect())
+    }
+
+    /// Names that a user has or had roles of, in their order, and whether the role is there.
+    async fn names_of(&self, owner: &str) -> Result<Vec<(String, bool)>> {
+        let prefix = names_prefix(owner);
+        let rows = all_rows(&self.pool, USERS, &prefix).await?;
+        let name = |at: &Bytes| String::from_utf8_lossy(&at[prefix.len()..]).into_owned();
+        Ok(rows.iter().map(|(at, state)| (name(at), state[..] == *THERE)).collect())
+    }
+
+    /// Rows of the roles that are there, in the order of their names.
+    async fn rows_of(&self, names: &[(String, bool)]) -> Result<Vec<(Bytes, Bytes)>> {
+        let there = names.iter().filter(|(_, there)| *there);
+        let there: Vec<Bytes> = there.map(|(name, _)| row("o", name)).collect();
+        let mut rows = Vec::new();
+        for some in there.chunks(AT_ONCE) {
+            let look = Look {
+                keys: some.iter().cloned().collect(),
+                ..Look::default()
+            };
+            rows.extend(self.pool.look(USERS, look).await?.values);
+        }
+        Ok(rows)
     }
 
     /// Whether its owner is still there or not.
@@ -202,7 +302,7 @@ impl<P: Pool> Accounts<P> {
         Err(Error::Conflict("others change the same role"))
     }
 
-    /// With its policies; its sessions are refused from then on.
+    /// With its policies; its sessions are refused from then on. The name stays the owner's.
     pub async fn remove_role(&self, name: &str, check: impl Fn(&Role) -> Result<()>) -> Result<()> {
         let at = row("o", name);
         for _ in 0..TRIES_MAX {
@@ -210,7 +310,8 @@ impl<P: Pool> Accounts<P> {
             check(&old)?;
             let gone = Change::default()
                 .expecting(&at, Some(&old.to_bytes()))
-                .unsetting(&at);
+                .unsetting(&at)
+                .setting(&name_row(&old.owner, name), Bytes::from_static(WAS));
             match self.pool.change(USERS, gone).await {
                 Err(e) if e.is_conflict() => {}
                 other => return other,
@@ -222,16 +323,23 @@ impl<P: Pool> Accounts<P> {
     /// A user's, in the order of their names.
     pub async fn roles_of(&self, user: &str) -> Result<Vec<Role>> {
         let there = self.user(user).await?;
-        let mut roles = self.roles().await?;
-        roles.retain(|r| r.owner == user && r.of == there.created);
-        Ok(roles)
+        let rows = self.rows_of(&self.names_of(user).await?).await?;
+        let roles = rows.iter().filter_map(|(at, raw)| read(at, raw));
+        Ok(roles.filter(|r| r.owner == user && r.of == there.created).collect())
     }
 
-    /// Rows of a user's roles.
-    pub(crate) async fn role_rows(&self, user: &str) -> Result<Vec<Bytes>> {
-        let roles = self.roles().await?.into_iter();
-        let own = roles.filter(|r| r.owner == user);
-        Ok(own.map(|r| row("o", &r.name)).collect())
+    /// Adds what goes with a user: his roles, each as it was seen, so that none is taken that another has made meanwhile. Who holds
+    /// a name stays, so that a later user of his name does not get it either.
+    pub(crate) async fn removing_roles(&self, user: &str, mut change: Change) -> Result<Change> {
+        let names = self.names_of(user).await?;
+        for (at, raw) in self.rows_of(&names).await? {
+            if read(&at, &raw).is_some_and(|r| r.owner == user) {
+                change = change.expecting(&at, Some(&raw)).unsetting(&at);
+            }
+        }
+        let rows = names.iter().map(|(name, _)| name_row(user, name));
+        change.unset.extend(rows);
+        Ok(change)
     }
 
     /// A key that was made for a user, if it is one; and what tokens of sessions are sealed with, if that was made.

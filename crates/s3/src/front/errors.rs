@@ -24,9 +24,11 @@ impl From<Error> for S3Error {
             Error::Conflict(_) => Code::OperationAborted,
             Error::GivenUp => Code::RequestTimeout,
             // STS and IAM, which alone ask about roles, have codes of their own for it.
-            Error::NoSuchRole | Error::RoleExists | Error::RoleInUse | Error::NoSuchRolePolicy => {
-                Code::InvalidRequest
-            }
+            Error::NoSuchRole
+            | Error::RoleExists
+            | Error::RoleNameHeld
+            | Error::RoleInUse
+            | Error::NoSuchRolePolicy => Code::InvalidRequest,
             Error::UserExists | Error::UserHasBuckets(_) | Error::Invalid(_) => Code::InvalidArgument,
             Error::Digest(_) => Code::BadDigest,
             Error::TooLarge(_) => Code::EntityTooLarge,

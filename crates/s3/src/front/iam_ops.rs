@@ -213,7 +213,7 @@ impl<P: Pool> Front<P> {
         if asked.operation == "CreateRole" {
             Policy::of_trust(&asked.text).map_err(malformed)?;
             let longest = asked.longest.unwrap_or(SESSION_DEFAULT);
-            let made = self.accounts.create_role(&asked.role, user, &asked.text, longest);
+            let made = self.accounts.create_role(&asked.role, user, &asked.text, longest, false);
             let role = made.await.map_err(of_store)?;
             return Ok(format!("<Role>{}</Role>", described(&role)));
         }

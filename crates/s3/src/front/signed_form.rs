@@ -76,7 +76,7 @@ impl From<crate::Error> for Refusal {
             crate::Error::NoSuchRole | crate::Error::NoSuchRolePolicy => {
                 refuse("NoSuchEntity", e.to_string())
             }
-            crate::Error::RoleExists => refuse("EntityAlreadyExists", e.to_string()),
+            crate::Error::RoleExists | crate::Error::RoleNameHeld => refuse("EntityAlreadyExists", e.to_string()),
             crate::Error::RoleInUse => refuse("DeleteConflict", e.to_string()),
             e => S3Error::from(e).into(),
         }
@@ -262,7 +262,8 @@ pub(super) fn xml(text: &str) -> String {
 
 /// The result of an action, as these services write it.
 pub(super) fn result(of: Service, operation: &str, inner: &str, request: &str) -> String {
-    let result = match inner.is_empty() {
+    // boto3 wants this one where it is empty, too.
+    let result = match inner.is_empty() && operation != "UpdateRole" {
         true => String::new(),
         false => format!("<{operation}Result>{inner}</{operation}Result>"),
     };

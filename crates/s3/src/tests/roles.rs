@@ -32,7 +32,7 @@ fn roles_are_of_the_user_who_was_there() {
         let pool = Fake::new(7);
         let (accounts, gate) = (accounts_of(&pool).await, Gate::new(&pool, 1));
         let create = async |name: &str, trust: &str, longest| {
-            let made = accounts.create_role(name, "alice", trust, longest).await;
+            let made = accounts.create_role(name, "alice", trust, longest, false).await;
             made.map(drop)
         };
         let nobody = TRUST.replace("bob", "nobody");
@@ -63,8 +63,78 @@ fn roles_are_of_the_user_who_was_there() {
         accounts.create("alice", "").await.unwrap();
         assert_eq!(accounts.role_of("r", "alice").await, Err(Error::NoSuchRole));
         accounts.remove_role("r", |_| Ok(())).await.unwrap();
-        create("r", TRUST, 3600).await.unwrap();
+        // The name is not the later user's, either.
+        assert_eq!(create("r", TRUST, 3600).await, Err(Error::RoleNameHeld));
+        accounts.create_role("r", "alice", TRUST, 3600, true).await.unwrap();
         assert_ne!(accounts.role_of("r", "alice").await.unwrap().id, made.id);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_name_stays_its_owners() {
+    io::task::block_on(async {
+        let pool = Fake::new(13);
+        let (accounts, gate) = (accounts_of(&pool).await, Gate::new(&pool, 1));
+        let create = async |name: &str, owner: &str, force| {
+            let made = accounts.create_role(name, owner, TRUST, 3600, force).await;
+            made.map(drop)
+        };
+        let names = async |user: &str| -> Vec<String> {
+            let roles = accounts.roles_of(user).await.unwrap();
+            roles.into_iter().map(|r| r.name).collect()
+        };
+        create("r", "alice", false).await.unwrap();
+        create("b", "bob", false).await.unwrap();
+        assert_eq!(accounts.missing_role(["r", "b"]).await, Ok(None));
+        accounts.remove_role("r", |_| Ok(())).await.unwrap();
+        assert_eq!(accounts.missing_role(["b", "r"]).await, Ok(Some("r")));
+        assert_eq!(create("r", "bob", false).await, Err(Error::RoleNameHeld));
+        create("r", "alice", false).await.unwrap();
+        accounts.remove_role("r", |_| Ok(())).await.unwrap();
+        create("r", "bob", true).await.unwrap();
+        assert_eq!(create("r", "alice", true).await, Err(Error::RoleExists));
+        assert_eq!((names("alice").await, names("bob").await), (vec![], vec!["b".into(), "r".into()]));
+        // A row that cannot be read hides no other, and goes with nobody.
+        let at = accounts::row("o", "b");
+        let odd = crate::rados::Change::default().setting(&at, "odd".into());
+        crate::rados::Pool::change(&pool, USERS, odd).await.unwrap();
+        assert_eq!(names("bob").await, ["r"]);
+        assert_eq!(create("b", "alice", true).await, Err(Error::RoleExists));
+        // Who is removed takes what is his.
+        accounts.remove("alice", &gate.buckets).await.unwrap();
+        assert_eq!(accounts.role_names().await.unwrap(), ["b", "r"]);
+        accounts.remove("bob", &gate.buckets).await.unwrap();
+        assert_eq!(accounts.role_names().await.unwrap(), ["b"]);
+    })
+    .unwrap();
+}
+
+#[test]
+fn names_of_one_user_have_a_bound() {
+    io::task::block_on(async {
+        let pool = Fake::new(14);
+        let accounts = accounts_of(&pool).await;
+        let create = async |name: String, owner: &str| {
+            let made = accounts.create_role(&name, owner, TRUST, 3600, false).await;
+            made.map(drop)
+        };
+        for n in 0..100 {
+            create(format!("r{n}"), "alice").await.unwrap();
+        }
+        let one_more = create("more".into(), "alice").await;
+        assert!(matches!(one_more, Err(Error::Invalid(_))), "{one_more:?}");
+        create("more".into(), "bob").await.unwrap();
+        assert_eq!(accounts.roles_of("alice").await.unwrap().len(), 100);
+        accounts.remove_role("r7", |_| Ok(())).await.unwrap();
+        // 900 names that she had: with those of her roles as many as there may be.
+        let had = (0..900).fold(crate::rados::Change::default(), |change, n| {
+            change.setting(&accounts::row("palice\0", &format!("had{n}")), "0".into())
+        });
+        crate::rados::Pool::change(&pool, USERS, had).await.unwrap();
+        let one_more = create("new".into(), "alice").await;
+        assert!(matches!(one_more, Err(Error::Invalid(_))), "{one_more:?}");
+        create("r7".into(), "alice").await.unwrap();
     })
     .unwrap();
 }
@@ -74,7 +144,7 @@ fn policies_of_a_role_have_bounds() {
     io::task::block_on(async {
         let pool = Fake::new(8);
         let accounts = accounts_of(&pool).await;
-        accounts.create_role("r", "alice", TRUST, 3600).await.unwrap();
+        accounts.create_role("r", "alice", TRUST, 3600, false).await.unwrap();
         let put = async |name: &str, text: &str| -> Result<()> {
             let changed = accounts.change_role("r", |role| role.put_policy(name, text)).await;
             changed.map(drop)
@@ -170,7 +240,7 @@ fn a_session_does_what_its_policies_let_it_and_no_more() {
     io::task::block_on(async {
         let pool = Fake::new(11);
         let accounts = accounts_of(&pool).await;
-        accounts.create_role("r", "alice", TRUST, 3600).await.unwrap();
+        accounts.create_role("r", "alice", TRUST, 3600, false).await.unwrap();
         let mut role = accounts.role_of("r", "alice").await.unwrap();
         let asked = |action, key| Request {
             action,

@@ -279,6 +279,9 @@ pub enum RoleCommand {
         /// Seconds that its sessions may last, 3600 to 43200
         #[arg(long, value_name = "SECONDS", default_value_t = ::s3::SESSION_DEFAULT)]
         max_session_duration: u64,
+        /// Also of a name that was another user's: buckets whose policies still name it let the new role in
+        #[arg(long)]
+        force: bool,
     },
     /// Show a role with its policies
     #[command(alias = "info")]

@@ -27,14 +27,15 @@ async fn apply(admin: &Admin, command: &RoleCommand) -> Result<Value, S3Error> {
             uid,
             assume_role_policy_doc,
             max_session_duration,
+            force,
         } => {
             let (trust, longest) = (&assume_role_policy_doc.0, *max_session_duration);
-            let made = accounts.create_role(&which.role_name, uid, trust, longest);
+            let made = accounts.create_role(&which.role_name, uid, trust, longest, *force);
             made.await.map(|r| shown(&r))
         }
         RoleCommand::Get { which } => accounts.any_role(&which.role_name).await.map(|r| shown(&r)),
         RoleCommand::List { .. } => {
-            let names = accounts.roles().await?.into_iter().map(|r| Value::from(r.name));
+            let names = accounts.role_names().await?.into_iter().map(Value::from);
             Ok(Value::Array(names.collect()))
         }
         RoleCommand::Modify {
