@@ -20,7 +20,7 @@ const LOCATION_MAX: usize = 64;
 
 impl<P: Pool> Front<P> {
     pub async fn create_bucket(&self, req: S3Request<CreateBucketInput>) -> S3Result<CreateBucketOutput> {
-        let user = self.placed(&req, &Ask::bucket(Action::CreateBucket, &req.input.bucket))?;
+        let user = self.may_create(&req)?;
         refuse_unbuilt(&req.headers)?;
         let input = &req.input;
         let settings = match input.object_lock_enabled_for_bucket {
@@ -44,6 +44,17 @@ impl<P: Pool> Front<P> {
         Ok(CreateBucketOutput {
             location: Some(format!("/{}", input.bucket)),
         })
+    }
+
+    /// In whose place a bucket is made.
+    fn may_create<'a>(&self, req: &'a S3Request<CreateBucketInput>) -> S3Result<&'a str> {
+        let acl = req.input.acl.as_ref().map(|a| a.as_str());
+        let placed = |action| self.placed(req, &Ask::bucket(action, &req.input.bucket).with(Key::Acl, acl));
+        let user = placed(Action::CreateBucket)?;
+        for action in asked_with(&req.input) {
+            placed(action)?;
+        }
+        Ok(user)
     }
 
     pub async fn head_bucket(&self, req: S3Request<HeadBucketInput>) -> S3Result<HeadBucketOutput> {
@@ -122,6 +133,19 @@ impl<P: Pool> Front<P> {
             owner: owner(&bucket.owner),
         })
     }
+}
+
+/// What a bucket is made with is asked for as if it were set later.
+fn asked_with(input: &CreateBucketInput) -> Vec<Action> {
+    let mut actions = Vec::new();
+    // Whatever but a private one.
+    if input.acl.as_ref().is_some_and(|a| a.as_str() != "private") {
+        actions.push(Action::PutBucketAcl);
+    }
+    if input.object_lock_enabled_for_bucket == Some(true) {
+        actions.extend([Action::PutBucketObjectLockConfiguration, Action::PutBucketVersioning]);
+    }
+    actions
 }
 
 fn region(location: &str) -> &str {

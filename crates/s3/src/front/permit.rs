@@ -171,6 +171,11 @@ impl<P: Pool> Front<P> {
         let Some(policy) = &known.settings.policy else {
             return Ok(owner);
         };
+        // What a user is denied by name he is denied in his roles, too.
+        let user = acting(req).filter(|_| session(req).is_some());
+        if user.is_some_and(|user| policy.denies_named(&asked, user)) {
+            return Err(Error::AccessDenied.into());
+        }
         match policy.judge(&asked) {
             Verdict::Deny => Err(Error::AccessDenied.into()),
             Verdict::Allow if known.settings.block().restrict && policy.is_public() => Ok(owner),

@@ -3,12 +3,24 @@
 use super::actions::Action;
 use super::condition::Condition;
 use super::json::Strict;
+use super::keys::Key;
 use super::pattern::{Pattern, Reading, wild};
 use super::statement::{ARN, Listed, Policy, Principals, Statement, TEXT_MAX, USER_ARN, of_role};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 type Object = Map<String, Value>;
+
+/// What STS says of who takes a role: no other key ever has a value there.
+const OF_TAKER: [Key; 7] = [
+    Key::CurrentTime,
+    Key::EpochTime,
+    Key::PrincipalArn,
+    Key::SecureTransport,
+    Key::SourceIp,
+    Key::UserAgent,
+    Key::Username,
+];
 
 /// Whose policy it is.
 #[derive(Debug, Clone, Copy)]
@@ -150,7 +162,7 @@ fn statement(value: &Value, of: Of<'_>, variables: bool) -> Result<Statement, St
         resources,
         conditions: object
             .get("Condition")
-            .map_or(Ok(Vec::new()), |c| conditions(c, variables))?,
+            .map_or(Ok(Vec::new()), |c| conditions(c, of, variables))?,
     })
 }
 
@@ -302,7 +314,16 @@ fn meet(actions: &[String], resources: &[String], bucket: &str) -> Result<(), St
     Ok(())
 }
 
-fn conditions(value: &Value, variables: bool) -> Result<Vec<Condition>, String> {
+/// A Deny on what has no value would deny nothing, or everything.
+fn check_key(key: &str, of: Of<'_>) -> Result<(), String> {
+    let strange = |key: &Key| matches!(of, Of::Trust) && !OF_TAKER.contains(key);
+    match Key::named(key).filter(strange) {
+        Some(_) => Err(format!("the key \"{key}\" has no value where a role is taken")),
+        None => Ok(()),
+    }
+}
+
+fn conditions(value: &Value, of: Of<'_>, variables: bool) -> Result<Vec<Condition>, String> {
     let Value::Object(operators) = value else {
         return Err("a Condition is a JSON object".into());
     };
@@ -317,6 +338,7 @@ fn conditions(value: &Value, variables: bool) -> Result<Vec<Condition>, String> 
             if !seen.insert(key.to_ascii_lowercase()) {
                 return Err(format!("\"{key}\" is there twice"));
             }
+            check_key(key, of)?;
             let one = |v: &Value| match v {
                 Value::String(s) => Some(s.clone()),
                 Value::Bool(_) | Value::Number(_) => Some(v.to_string()),

@@ -131,6 +131,12 @@ fn names_role(users: &BTreeSet<String>, user: &str) -> bool {
     of.is_some_and(|(role, _)| users.contains(&format!("{ROLE}{role}")))
 }
 
+/// The role of a principal that is one, or a session of one.
+fn role_in(principal: &str) -> Option<&str> {
+    let session = principal.strip_prefix(SESSION).and_then(|rest| rest.split_once('/'));
+    principal.strip_prefix(ROLE).or(session.map(|(role, _)| role))
+}
+
 impl Statement {
     fn fits(&self, asked: &Request<'_>, resource: &str) -> bool {
         self.principals.has(|p| p.has(asked.user))
@@ -197,13 +203,34 @@ impl Policy {
         self.statements.iter().any(Statement::is_public)
     }
 
-    /// All users that are named as principals: no roles, and no sessions.
-    pub fn users(&self) -> BTreeSet<&str> {
+    /// Whether it is denied to a user who is named, in whose place a session asks. A NotPrincipal that lets the role in leaves him out,
+    /// and denies the session nothing.
+    pub fn denies_named(&self, asked: &Request<'_>, user: &str) -> bool {
+        let asked = Request {
+            user: Some(user),
+            ..asked.clone()
+        };
+        let resource = asked.resource();
+        let mut named = self.statements.iter().filter(|s| !s.allows && !s.principals.not);
+        named.any(|s| s.fits(&asked, &resource))
+    }
+
+    /// As they are kept: users, roles and sessions.
+    fn named(&self) -> impl Iterator<Item = &str> {
         let lists = self.statements.iter().filter_map(|s| match &s.principals.of {
             Principals::Users(users) => Some(users),
             Principals::Everybody => None,
         });
-        let all = lists.flatten().map(String::as_str);
-        all.filter(|name| !name.contains('/')).collect()
+        lists.flatten().map(String::as_str)
+    }
+
+    /// All users that are named as principals: no roles, and no sessions.
+    pub fn users(&self) -> BTreeSet<&str> {
+        self.named().filter(|name| !name.contains('/')).collect()
+    }
+
+    /// All roles that are named as principals, or whose sessions are.
+    pub fn roles(&self) -> BTreeSet<&str> {
+        self.named().filter_map(role_in).collect()
     }
 }

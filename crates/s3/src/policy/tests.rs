@@ -573,6 +573,9 @@ fn roles_and_their_sessions_are_principals() {
     assert_eq!(of(json!({"AWS": ALICE}), "assumed-role/alice/alice"), Verdict::Silent);
     let policy = parsed(with(json!({"Principal": by_role}))).unwrap();
     assert_eq!(policy.users().into_iter().collect::<Vec<_>>(), ["alice"]);
+    assert_eq!(policy.roles().into_iter().collect::<Vec<_>>(), ["r"]);
+    let policy = parsed(with(json!({"Principal": by_session}))).unwrap();
+    assert_eq!(policy.roles().into_iter().collect::<Vec<_>>(), ["r"]);
     for bad in [
         json!({"AWS": "arn:aws:iam:::role/*"}),
         json!({"AWS": "arn:aws:iam:::role/a/b"}),
@@ -584,6 +587,21 @@ fn roles_and_their_sessions_are_principals() {
     ] {
         assert!(parsed(with(json!({"Principal": bad}))).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn a_user_is_denied_by_name_in_his_roles_too() {
+    let denies = |principals: Value, user: &str| {
+        let mut statement = with(principals);
+        statement["Effect"] = "Deny".into();
+        parsed(statement).unwrap().denies_named(&get("k", Some("assumed-role/r/se")), user)
+    };
+    let named = json!({"Principal": {"AWS": ALICE}});
+    assert!(denies(named.clone(), "alice"));
+    assert!(!denies(named.clone(), "bob"));
+    assert!(!denies(json!({"Principal": null, "NotPrincipal": {"AWS": "arn:aws:iam:::role/r"}}), "alice"));
+    let allows = parsed(with(named)).unwrap();
+    assert!(!allows.denies_named(&get("k", Some("assumed-role/r/se")), "alice"));
 }
 
 #[test]
@@ -600,6 +618,18 @@ fn who_may_take_a_role_is_said_by_a_policy_of_one_action() {
     assert_eq!(good.judge(&get("k", Some("bob"))), Verdict::Silent);
     assert_eq!(good.judge(&get("k", None)), Verdict::Silent);
     assert!(of(json!({"Action": ["sts:*", "*"]})).is_ok());
+    for (operator, key, value) in [
+        ("DateLessThan", "aws:CurrentTime", "2030-01-01T00:00:00Z"),
+        ("DateLessThan", "aws:EpochTime", "1"),
+        ("StringLike", "aws:PrincipalArn", "*"),
+        ("Bool", "aws:SecureTransport", "true"),
+        ("IpAddress", "AWS:sourceip", "10.0.0.0/8"),
+        ("StringLike", "aws:UserAgent", "a*"),
+        ("StringEquals", "aws:username", "alice"),
+    ] {
+        let held = of(json!({"Condition": {operator: {key: value}}}));
+        assert!(held.is_ok(), "{key}: {held:?}");
+    }
     for bad in [
         json!({"Action": "s3:GetObject"}),
         json!({"Action": ["sts:AssumeRole", "sts:TagSession"]}),
@@ -608,6 +638,8 @@ fn who_may_take_a_role_is_said_by_a_policy_of_one_action() {
         json!({"Principal": {"AWS": "arn:aws:iam:::role/r"}}),
         json!({"Principal": {"AWS": "arn:aws:sts:::assumed-role/r/se"}}),
         json!({"Condition": {"StringEquals": {"sts:ExternalId": "x"}}}),
+        json!({"Condition": {"StringNotEquals": {"aws:Referer": "x"}}}),
+        json!({"Condition": {"Null": {"s3:prefix": "true"}}}),
     ] {
         assert!(of(bad.clone()).is_err(), "{bad}");
     }
