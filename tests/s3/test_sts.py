@@ -5,10 +5,12 @@ import urllib.request
 
 import boto3
 import pytest
+import requests
 from botocore.config import Config
 
 from skeptest.cluster import unique
 from skeptest.s3 import User, admin, refused
+from test_policy import BUCKETS, OBJECTS, denied
 
 
 def trust(*users):
@@ -96,7 +98,7 @@ def test_a_session_has_the_rights_of_its_role_alone(role, s3, bucket):
     refused('InvalidToken', held.list_objects_v2, Bucket=bucket)
 
 
-def test_what_is_made_is_the_owners_of_the_role(role, s3):
+def test_what_is_made_is_the_owners_of_the_role(role, s3, user):
     role.allow(['s3:*'], '*')
     held, name = role.s3(), unique('made')
     held.create_bucket(Bucket=name)
@@ -110,6 +112,67 @@ def test_what_is_made_is_the_owners_of_the_role(role, s3):
          'Resource': 'arn:aws:s3:::%s/*' % name}]}))
     refused('AccessDenied', held.get_object, Bucket=name, Key='k')
     assert s3.get_object(Bucket=name, Key='k')['Body'].read() == b'1'
+    # What the owner of the role is denied by name, its sessions are.
+    s3.put_bucket_policy(Bucket=name, Policy=json.dumps({'Version': '2012-10-17', 'Statement': [
+        {'Effect': 'Deny', 'Principal': {'AWS': 'arn:aws:iam:::user/' + user.name}, 'Action': 's3:PutObject',
+         'Resource': 'arn:aws:s3:::%s/*' % name}]}))
+    refused('AccessDenied', held.put_object, Bucket=name, Key='k')
+    assert held.get_object(Bucket=name, Key='k')['Body'].read() == b'1'
+
+
+def test_one_action_is_one_action(role, gateway, user, s3, bucket, bob):
+    admin(role.cluster, 'caps', 'add', '--uid', user.name, '--caps', 'roles=*')
+    iam, held, empty = client(gateway, 'iam', user), role.s3(), unique('empty')
+    s3.create_bucket(Bucket=empty)
+    s3.put_bucket_policy(Bucket=empty, Policy=json.dumps({'Version': '2012-10-17', 'Statement': [
+        {'Effect': 'Allow', 'Principal': {'AWS': 'arn:aws:iam:::user/' + bob.name}, 'Action': 's3:GetObject',
+         'Resource': 'arn:aws:s3:::%s/*' % empty}]}))
+    for key in ['k', 't', 'gone']:
+        s3.put_object(Bucket=bucket, Key=key, Body=b'x', Tagging='a=b')
+    upload = s3.create_multipart_upload(Bucket=bucket, Key='u')['UploadId']
+    calls = [(action, call, (bucket, upload)) for action, of in OBJECTS.items() for call in of]
+    calls += [(action, call, (empty,)) for action, of in BUCKETS.items() for call in of]
+    for action in [*OBJECTS, *BUCKETS]:
+        iam.put_role_policy(RoleName=role.name, PolicyName='p', PolicyDocument=rights(action, '*'))
+        for of, call, args in calls:
+            if of != action:
+                denied(call, held, *args)
+        refused('AccessDenied', held.list_buckets)
+        refused('AccessDenied', held.create_bucket, Bucket=unique('b'))
+        for of, call, args in calls:
+            if of == action:
+                call(held, *args)
+    refused('NoSuchBucket', s3.list_objects_v2, Bucket=empty)
+
+
+def test_a_bucket_is_made_with_what_may_be_set(role, s3):
+    role.allow('s3:CreateBucket', '*')
+    held, name = role.s3(), unique('made')
+    for more in ({'ACL': 'public-read'}, {'ObjectLockEnabledForBucket': True}):
+        refused('AccessDenied', held.create_bucket, Bucket=name, **more)
+        refused('NoSuchBucket', s3.list_objects_v2, Bucket=name)
+    role.allow(['s3:CreateBucket', 's3:PutBucketObjectLockConfiguration'], '*')
+    refused('AccessDenied', held.create_bucket, Bucket=name, ObjectLockEnabledForBucket=True)
+    held.create_bucket(Bucket=name, ACL='private')
+    role.allow(['s3:CreateBucket', 's3:PutBucketAcl', 's3:PutBucketObjectLockConfiguration', 's3:PutBucketVersioning'], '*')
+    public, locked = unique('public'), unique('locked')
+    held.create_bucket(Bucket=public, ACL='public-read')
+    held.create_bucket(Bucket=locked, ObjectLockEnabledForBucket=True)
+    assert len(s3.get_bucket_acl(Bucket=public)['Grants']) == 2
+    assert s3.get_bucket_versioning(Bucket=locked)['Status'] == 'Enabled'
+
+
+def test_what_no_session_does(role, gateway, s3, bucket):
+    role.allow('s3:*', '*')
+    credentials = role.take()
+    held = client(gateway, 's3', credentials=credentials)
+    refused('AccessDenied', held.put_bucket_logging, Bucket=bucket,
+            BucketLoggingStatus={'LoggingEnabled': {'TargetBucket': bucket, 'TargetPrefix': 'l/'}})
+    refused('AccessDenied', client(gateway, 'sns', credentials=credentials).create_topic, Name=unique('topic'))
+    form = held.generate_presigned_post(bucket, 'k')
+    answer = requests.post('%s/%s' % (gateway.url, bucket), data=form['fields'], files={'file': ('f', b'1')}, timeout=90)
+    assert answer.status_code == 501 and '<Code>NotImplemented</Code>' in answer.text, answer.text
+    refused('NoSuchKey', s3.get_object, Bucket=bucket, Key='k')
 
 
 def test_a_policy_of_a_session_narrows(role, s3, bucket):
@@ -181,14 +244,16 @@ def test_presigned_urls_of_a_session(role, s3, bucket):
     assert urllib.request.urlopen(url, timeout=30).read() == b'1'
     bare = '&'.join(p for p in url.split('&') if not p.lower().startswith('x-amz-security-token'))
     assert bare != url
-    for bad in (bare, url + '&x-amz-security-token=x'):
+    def answered(status, code, url):
         with pytest.raises(urllib.error.HTTPError) as e:
-            urllib.request.urlopen(bad, timeout=30)
-        assert e.value.code == 403
+            urllib.request.urlopen(url, timeout=30)
+        text = e.value.read().decode()
+        assert e.value.code == status and '<Code>%s</Code>' % code in text, text
+    # The token is among what is signed.
+    answered(403, 'SignatureDoesNotMatch', bare)
+    answered(403, 'SignatureDoesNotMatch', url + '&x-amz-security-token=x')
     admin_quiet(role.cluster, 'role', 'delete', '--role-name', role.name)
-    with pytest.raises(urllib.error.HTTPError) as e:
-        urllib.request.urlopen(url, timeout=30)
-    assert e.value.code == 400
+    answered(400, 'InvalidToken', url)
 
 
 def test_iam_is_for_roles_of_ones_own(cluster, gateway, role, bob, eve):
@@ -219,6 +284,8 @@ def test_iam_is_for_roles_of_ones_own(cluster, gateway, role, bob, eve):
     held.create_bucket(Bucket=bucket)
     assert bucket in [b['Name'] for b in client(gateway, 's3', bob).list_buckets()['Buckets']]
     refused('AccessDenied', client(gateway, 'iam', credentials=credentials).list_roles)
+    iam.update_role(RoleName=name, MaxSessionDuration=7200)
+    assert iam.get_role(RoleName=name)['Role']['MaxSessionDuration'] == 7200
     iam.update_assume_role_policy(RoleName=name, PolicyDocument=trust(bob))
     refused('AccessDenied', client(gateway, 'sts', eve).assume_role, RoleArn=created['Arn'], RoleSessionName='tests')
     refused('DeleteConflict', iam.delete_role, RoleName=name)
@@ -228,3 +295,16 @@ def test_iam_is_for_roles_of_ones_own(cluster, gateway, role, bob, eve):
     iam.delete_role(RoleName=name)
     refused('InvalidToken', held.list_buckets)
     refused('NotImplemented', iam.create_user, UserName='x')
+    # Nobody else has the name from then on, and so what policies say of it; who had it has.
+    admin(cluster, 'caps', 'add', '--uid', eve.name, '--caps', 'roles=*')
+    hers = client(gateway, 'iam', eve)
+    refused('EntityAlreadyExists', hers.create_role, **made)
+    policy = json.dumps({'Version': '2012-10-17', 'Statement': [
+        {'Effect': 'Allow', 'Principal': {'AWS': created['Arn']}, 'Action': 's3:*', 'Resource': 'arn:aws:s3:::%s/*' % bucket}]})
+    own = client(gateway, 's3', bob)
+    refused('MalformedPolicy', own.put_bucket_policy, Bucket=bucket, Policy=policy)
+    iam.create_role(**made)
+    own.put_bucket_policy(Bucket=bucket, Policy=policy)
+    iam.delete_role(RoleName=name)
+    forced = admin(cluster, 'role', 'create', '--role-name', name, '--uid', eve.name, '--assume-role-policy-doc', trust(bob), '--force')
+    assert forced['Owner'] == eve.name and [r['RoleName'] for r in hers.list_roles()['Roles']] == [name]
