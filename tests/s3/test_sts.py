@@ -8,9 +8,9 @@ import pytest
 import requests
 from botocore.config import Config
 
+from skeptest.actions import BUCKETS, OBJECTS, denied
 from skeptest.cluster import unique
 from skeptest.s3 import User, admin, refused
-from test_policy import BUCKETS, OBJECTS, denied
 
 
 def trust(*users):
