@@ -169,7 +169,10 @@ impl<P: Pool> Accounts<P> {
     }
 
     /// The first of these that is no role.
-    pub async fn missing_role<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Option<&'a str>> {
+    pub async fn missing_role<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Option<&'a str>> {
         let names: Vec<&str> = names.into_iter().collect();
         for some in names.chunks(AT_ONCE) {
             let look = Look {

@@ -76,7 +76,9 @@ impl From<crate::Error> for Refusal {
             crate::Error::NoSuchRole | crate::Error::NoSuchRolePolicy => {
                 refuse("NoSuchEntity", e.to_string())
             }
-            crate::Error::RoleExists | crate::Error::RoleNameHeld => refuse("EntityAlreadyExists", e.to_string()),
+            crate::Error::RoleExists | crate::Error::RoleNameHeld => {
+                refuse("EntityAlreadyExists", e.to_string())
+            }
             crate::Error::RoleInUse => refuse("DeleteConflict", e.to_string()),
             e => S3Error::from(e).into(),
         }
