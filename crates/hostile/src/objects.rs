@@ -31,7 +31,7 @@ fn form(fields: &[(&str, &str)], file: &str) -> String {
     )
 }
 
-/// Of notifications, and of topics.
+/// Of notifications, of topics, and of roles.
 fn told() -> Vec<Vec<u8>> {
     let notifications = [
         "<NotificationConfiguration/>",
@@ -41,6 +41,8 @@ fn told() -> Vec<Vec<u8>> {
         "Action=ListTopics&Version=2010-03-31",
         "Action=CreateTopic&Name=t&Attributes.entry.1.key=push-endpoint&Attributes.entry.1.value=http%3A%2F%2Fh.test%2F",
         "Action=SetTopicAttributes&TopicArn=arn%3Aaws%3Asns%3Aus-east-1%3Au%3At&AttributeName=OpaqueData&AttributeValue=x",
+        "Action=AssumeRole&RoleArn=arn%3Aaws%3Aiam%3A%3A%3Arole%2Fr&RoleSessionName=se&DurationSeconds=900&Policy=%7B%22Statement%22%3A%7B%22Effect%22%3A%22Allow%22%2C%22Action%22%3A%22%2A%22%2C%22Resource%22%3A%22%2A%22%7D%7D",
+        "Action=CreateRole&RoleName=r&Path=%2F&AssumeRolePolicyDocument=x&MaxSessionDuration=7200",
     ];
     let framed = |which: u8, text: &str| [&[which][..], text.as_bytes()].concat();
     let notifications = notifications.iter().map(|t| framed(4, t));

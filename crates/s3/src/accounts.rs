@@ -7,6 +7,8 @@
 //! q USER, d          Quotas (`quota`)
 //! r USER             Rate (`rate`)
 //! w, m, t            of Swift (`subusers`)
+//! o, v, p, y         of roles (`roles`)
+//! z USER             Caps (`caps`)
 //! ```
 //!
 //! A secret is stored as it is, since signatures are checked with it; the pool is for gateways and administrators alone.
@@ -66,6 +68,17 @@ pub(crate) fn row(class: &str, name: &str) -> Bytes {
 
 pub(crate) fn keys_prefix(user: &str) -> Bytes {
     [b"a", user.as_bytes(), &[0]].concat().into()
+}
+
+/// Capitals and digits at random, five bits each.
+pub(crate) fn letters(clock: &Clock, n: usize) -> String {
+    const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    let mut bytes = vec![0; n];
+    clock.fill(&mut bytes);
+    bytes
+        .iter()
+        .map(|b| LETTERS[usize::from(b % 32)] as char)
+        .collect()
 }
 
 /// Rows whose keys begin with `prefix`, all.
@@ -187,16 +200,12 @@ impl<P: Pool> Accounts<P> {
     }
 
     fn new_key(&self, user: &str) -> Key {
-        const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-        let (mut access, mut secret) = ([0; ACCESS_CHARS], [0; SECRET_BYTES]);
-        self.clock.fill(&mut access);
+        let access = letters(&self.clock, ACCESS_CHARS);
+        let mut secret = [0; SECRET_BYTES];
         self.clock.fill(&mut secret);
         Key {
             user: user.to_string(),
-            access: access
-                .iter()
-                .map(|b| LETTERS[usize::from(b % 32)] as char)
-                .collect(),
+            access,
             secret: STANDARD.encode(secret),
             created: self.clock.now_ms(),
         }
@@ -284,13 +293,15 @@ impl<P: Pool> Accounts<P> {
                 .expecting(&row("u", id), Some(&user.to_bytes()))
                 .unsetting(&row("u", id))
                 .unsetting(&row("q", id))
-                .unsetting(&row("r", id));
+                .unsetting(&row("r", id))
+                .unsetting(&row("z", id));
             for key in self.keys(id).await? {
                 let key = self.removing(&key);
                 change.expect.extend(key.expect);
                 change.unset.extend(key.unset);
             }
             change.unset.extend(self.swift_rows(id).await?);
+            let change = self.removing_roles(id, change).await?;
             match self.pool.change(USERS, change).await {
                 Err(e) if e.is_conflict() => {}
                 Err(e) => return Err(e),

@@ -34,6 +34,16 @@ pub enum Error {
     UserHasBuckets(String),
     #[error("there is no such access key")]
     NoSuchAccessKey,
+    #[error("there is no such role, or its owner is no more")]
+    NoSuchRole,
+    #[error("the role exists")]
+    RoleExists,
+    #[error("the name is of a role that another user had, and policies of buckets may still mean that one")]
+    RoleNameHeld,
+    #[error("the role has policies, which have to be removed first")]
+    RoleInUse,
+    #[error("the role has no policy of this name")]
+    NoSuchRolePolicy,
     /// Whose.
     #[error("the quota of the {0} is used up")]
     Quota(&'static str),

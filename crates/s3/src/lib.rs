@@ -5,12 +5,13 @@
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
 //! Rooms, from the bottom up: `rados` (what is asked of a pool) with `remembered` (what need not be asked again), `place` with `record` (what is written), `seal` (encryption at rest) with `master`, `policy`, `cors`, `website` and `lifecycle` (what is allowed, what browsers get, and for how long), `classes` (which pool data are in), `index`, `data` with `claims` and `spares`, `history` (the versions of a key), `objects` with
-//! `multipart` and `moving`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `notify` with `topics`, `endpoints` and `courier` (what owners are told of changes), `gc` and `check`, `meters` (what is counted), `survey` (what there is, for who looks), `usage` and `logs` (what is written down of that), `container` and `subusers` (what Swift has beside), `keystone` (users of another system), and the `front`, which alone knows of requests, S3's and Swift's.
+//! `multipart` and `moving`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `notify` with `topics`, `endpoints` and `courier` (what owners are told of changes), `gc` and `check`, `meters` (what is counted), `survey` (what there is, for who looks), `usage` and `logs` (what is written down of that), `container` and `subusers` (what Swift has beside), `roles` and `session` (who acts in another's place), `caps` (who may make roles), `keystone` (users of another system), and the `front`, which alone knows of requests, S3's and Swift's.
 
 mod accounts;
 mod amount;
 mod buckets;
 mod calendar;
+mod caps;
 mod check;
 mod claims;
 mod classes;
@@ -48,7 +49,9 @@ mod rados;
 mod rate;
 mod record;
 mod remembered;
+mod roles;
 mod seal;
+mod session;
 mod settings;
 mod spares;
 mod subusers;
@@ -76,6 +79,7 @@ pub use master::Masters;
 pub use net::tls::Certificate;
 pub use quota::{Quota, Scope};
 pub use rate::{Rate, RateScope};
+pub use roles::{Role, SESSION_DEFAULT};
 pub use subusers::{Access, Subuser};
 pub use survey::{BucketFacts, Page, Survey, UserFacts};
 pub use usage::{Kinds as UsageKinds, Place as UsagePlace, Sums, Usage, Which as UsageWhich};

@@ -29,6 +29,8 @@ const KEY: usize = 32;
 const SALT: usize = 32;
 const WRAP: &[u8] = b"skep s3 wrap";
 const DATA: &[u8] = b"skep s3 data";
+const SESSION: &[u8] = b"skep s3 session";
+const SECRET: &[u8] = b"skep s3 session secret";
 
 /// 256 bits. It is never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -186,6 +188,37 @@ impl Key {
     /// What seals the data under this tag, with the key of its object.
     pub fn data(&self, tag: Tag) -> Result<DataKey> {
         derived(self, &tag.0, DATA).map(DataKey)
+    }
+
+    /// A text that this key alone opens, with what belongs to it: salt, and sealed. Each has a key of its own, which is used once.
+    pub fn seal(&self, mut text: Vec<u8>, belongs: &[u8], clock: &Clock) -> Result<Vec<u8>> {
+        let mut out = vec![0; SALT];
+        clock.fill(&mut out);
+        derived(self, &out, SESSION)?
+            .seal_in_place_append_tag(nonce(0), Aad::from(belongs), &mut text)
+            .map_err(|_| broken())?;
+        out.extend_from_slice(&text);
+        Ok(out)
+    }
+
+    /// None: it was not sealed by this key, or not with what belongs to it.
+    pub fn open(&self, sealed: &[u8], belongs: &[u8]) -> Result<Option<Bytes>> {
+        let Some((salt, sealed)) = sealed.split_at_checked(SALT) else {
+            return Ok(None);
+        };
+        let mut sealed = sealed.to_vec();
+        let key = derived(self, salt, SESSION)?;
+        let opened = key.open_in_place(nonce(0), Aad::from(belongs), &mut sealed);
+        Ok(opened.ok().map(|text| Bytes::copy_from_slice(text)))
+    }
+
+    /// What nobody can tell of a name who has not the key.
+    pub fn secret_of(&self, name: &str) -> [u8; KEY] {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
+        let mut out = [0; KEY];
+        let signed = hmac::sign(&key, &[SECRET, b"\0", name.as_bytes()].concat());
+        out.copy_from_slice(signed.as_ref());
+        out
     }
 
     /// An ETag that tells nothing of what is sealed to who has not its key.

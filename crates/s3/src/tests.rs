@@ -6,6 +6,7 @@ mod expiry;
 mod left;
 mod moving;
 mod notify;
+mod roles;
 mod sealed;
 mod spares;
 mod survey;

@@ -6,6 +6,7 @@
 
 use super::Front;
 use super::caller::Noted;
+use super::sessions::token;
 use super::texts::url_decoded;
 use super::v2::uncovered_name;
 use crate::rados::Pool;
@@ -138,6 +139,29 @@ fn is_of_now(headers: &HeaderMap, now: SystemTime) -> bool {
     at >= Timestamp::from(now - SKEW) && at <= Timestamp::from(now + SKEW)
 }
 
+/// Refused if a signature does not cover what it has to, or is of another time.
+fn check_signed(signed: &Signed, query: &str, headers: &HeaderMap, now: SystemTime) -> S3Result<()> {
+    let denied = |why: String| Err(S3Error::with_message(S3ErrorCode::AccessDenied, why));
+    if matches!(signed, Signed::V2 | Signed::Url)
+        && let Some(name) = uncovered_name(query)
+    {
+        return denied(format!(
+            "signatures of version 2 do not cover {name:?} in a query, or not twice"
+        ));
+    }
+    match signed {
+        Signed::V4(signed) => match unsigned_header(signed, headers) {
+            Some(name) => denied(format!("the header {name} was not signed")),
+            None => Ok(()),
+        },
+        Signed::V2 if !is_of_now(headers, now) => {
+            let why = "the request's date is not within 15 minutes of the gateway's";
+            Err(S3Error::with_message(S3ErrorCode::RequestTimeTooSkewed, why))
+        }
+        Signed::V2 | Signed::Url => Ok(()),
+    }
+}
+
 #[async_trait::async_trait]
 impl<P: Pool> S3Auth for Front<P> {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
@@ -167,29 +191,18 @@ impl<P: Pool> S3Access for Front<P> {
             let why = "an Authorization of AWS4-HMAC-SHA256, or of AWS, is wanted";
             S3Error::with_message(S3ErrorCode::InvalidArgument, why)
         })?;
-        if matches!(signed, Signed::V2 | Signed::Url)
-            && let Some(name) = uncovered_name(query)
-        {
-            let why = format!("signatures of version 2 do not cover {name:?} in a query, or not twice");
+        check_signed(&signed, query, cx.headers(), now)?;
+        let token = token(query, cx.headers())?;
+        let key = self.key_of(&access).await?;
+        if key.is_temporary() && !matches!(signed, Signed::V4(_)) {
+            let why = "temporary keys sign by version 4";
             return Err(S3Error::with_message(S3ErrorCode::AccessDenied, why));
         }
-        match signed {
-            Signed::V4(signed) => {
-                if let Some(name) = unsigned_header(&signed, cx.headers()) {
-                    let why = format!("the header {name} was not signed");
-                    return Err(S3Error::with_message(S3ErrorCode::AccessDenied, why));
-                }
-            }
-            Signed::V2 if !is_of_now(cx.headers(), now) => {
-                let why = "the request's date is not within 15 minutes of the gateway's";
-                return Err(S3Error::with_message(S3ErrorCode::RequestTimeTooSkewed, why));
-            }
-            Signed::V2 | Signed::Url => {}
-        }
-        let key = self.key_of(&access).await?;
-        let identity = self.identity(&key).await?;
+        let identity = self.identity(&key, token.as_deref()).await?;
         if let Some(noted) = cx.extensions_mut().get::<Noted>() {
-            noted.lock().user = Some(identity.user.clone());
+            let mut notes = noted.lock();
+            notes.user = Some(identity.user.clone());
+            notes.session = identity.session.as_ref().map(|s| s.principal.clone());
         }
         self.hold_rate(cx, Some(&identity.user)).await?;
         cx.extensions_mut().insert(identity);

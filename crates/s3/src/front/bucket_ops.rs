@@ -5,7 +5,7 @@ use super::errors::invalid;
 use super::permit::{Ask, check_public};
 use super::rights::{canned, grants};
 use super::texts::{owner, page_size, timestamp};
-use super::{Front, TRIES_MAX, user};
+use super::{Front, TRIES_MAX};
 use crate::Error;
 use crate::history::Versioning;
 use crate::policy::{Action, Key};
@@ -20,7 +20,7 @@ const LOCATION_MAX: usize = 64;
 
 impl<P: Pool> Front<P> {
     pub async fn create_bucket(&self, req: S3Request<CreateBucketInput>) -> S3Result<CreateBucketOutput> {
-        let user = user(&req)?;
+        let user = self.may_create(&req)?;
         refuse_unbuilt(&req.headers)?;
         let input = &req.input;
         let settings = match input.object_lock_enabled_for_bucket {
@@ -48,6 +48,17 @@ impl<P: Pool> Front<P> {
         })
     }
 
+    /// In whose place a bucket is made.
+    fn may_create<'a>(&self, req: &'a S3Request<CreateBucketInput>) -> S3Result<&'a str> {
+        let acl = req.input.acl.as_ref().map(|a| a.as_str());
+        let placed = |action| self.placed(req, &Ask::bucket(action, &req.input.bucket).with(Key::Acl, acl));
+        let user = placed(Action::CreateBucket)?;
+        for action in asked_with(&req.input) {
+            placed(action)?;
+        }
+        Ok(user)
+    }
+
     pub async fn head_bucket(&self, req: S3Request<HeadBucketInput>) -> S3Result<HeadBucketOutput> {
         let ask = Ask::bucket(Action::ListBucket, &req.input.bucket);
         let bucket = self.listable(&req, &ask).await?.bucket;
@@ -64,7 +75,7 @@ impl<P: Pool> Front<P> {
     }
 
     pub async fn list_buckets(&self, req: S3Request<ListBucketsInput>) -> S3Result<ListBucketsOutput> {
-        let user = user(&req)?;
+        let user = self.placed(&req, &Ask::bucket(Action::ListAllMyBuckets, ""))?;
         let input = &req.input;
         let max = page_size(input.max_buckets, crate::buckets::BUCKETS_MAX)?.max(1);
         let prefix = input.prefix.as_deref().unwrap_or_default();
@@ -124,6 +135,19 @@ impl<P: Pool> Front<P> {
             owner: owner(&bucket.owner),
         })
     }
+}
+
+/// What a bucket is made with is asked for as if it were set later.
+fn asked_with(input: &CreateBucketInput) -> Vec<Action> {
+    let mut actions = Vec::new();
+    // Whatever but a private one.
+    if input.acl.as_ref().is_some_and(|a| a.as_str() != "private") {
+        actions.push(Action::PutBucketAcl);
+    }
+    if input.object_lock_enabled_for_bucket == Some(true) {
+        actions.extend([Action::PutBucketObjectLockConfiguration, Action::PutBucketVersioning]);
+    }
+    actions
 }
 
 fn region(location: &str) -> &str {

@@ -2,21 +2,29 @@
 
 use crate::logs::Logging;
 use crate::rate::Payer;
+use crate::session::Session;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The user of a request whose signature was good.
 #[derive(Debug, Clone)]
 pub struct Identity {
+    /// Of a session: the owner of its role, who has what is made so, and pays for it. His rights are not the session's.
     pub user: String,
     /// With a key of Swift.
     pub subuser: Option<String>,
+    /// A role that was taken.
+    pub session: Option<Arc<Session>>,
 }
 
 impl Identity {
     /// With all that the user may do.
     pub fn of(user: String) -> Self {
-        Self { user, subuser: None }
+        Self {
+            user,
+            subuser: None,
+            session: None,
+        }
     }
 }
 
@@ -37,6 +45,8 @@ pub struct Notes {
     pub operation: Option<String>,
     /// Who asks, if that is somebody.
     pub user: Option<String>,
+    /// The session of a role that asks in the user's place, as policies know it.
+    pub session: Option<String>,
     /// The bucket that it names, and whose that is, if it is there.
     pub bucket: Option<String>,
     pub owner: Option<String>,

@@ -6,7 +6,7 @@ use super::object_ops::{KNOWN_FOR, terms};
 use super::permit::Ask;
 use super::raw::{self, Leaf};
 use super::texts::etags;
-use super::{Front, who};
+use super::{Front, acting};
 use crate::Error;
 use crate::buckets::Known;
 use crate::history::{Deleted, Which};
@@ -67,7 +67,8 @@ impl<P: Pool> Front<P> {
     pub async fn delete_objects(&self, req: S3Request<DeleteObjectsInput>) -> S3Result<DeleteObjectsOutput> {
         let mut known = self.known(&req, &req.input.bucket).await?;
         let mut since = self.clock.now_ms();
-        if known.settings.policy.is_none() && who(&req) != Some(&known.bucket.owner) {
+        // Of a session each key is judged.
+        if known.settings.policy.is_none() && acting(&req) != Some(&known.bucket.owner) {
             return Err(Error::AccessDenied.into());
         }
         raw::check_request(&req, &DELETE_LEAVES)?;

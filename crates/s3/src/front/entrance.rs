@@ -12,10 +12,11 @@ use super::logging_ops::Seen;
 use super::object_ops::length;
 use super::pace::Paced;
 use super::raw::{Kept, Raw};
+use super::signed_form::service_of;
 use super::swift::path::{self as swift_path, Target};
 use super::texts::{path_decoded, url_decoded};
 use super::website_ops::Asked as Browser;
-use super::{Front, logging_ops, service, topic_ops};
+use super::{Front, logging_ops, service};
 use crate::meters::{Answered, End};
 use crate::rados::Pool;
 use crate::usage::Sums;
@@ -234,11 +235,12 @@ impl<P: Pool> Entrance<P> {
             let of = (parts, s3s::Body::http_body(body));
             return Ok(self.front.swift_answer(target, of, noted, peer).await);
         }
-        if self.bucket_of_host(&request).is_none() && topic_ops::is_of_topics(&request) {
+        let of = service_of(&request).filter(|_| self.bucket_of_host(&request).is_none());
+        if let Some(of) = of {
             let (parts, body) = request.into_parts();
             let body = Paced::new(body, self.front.clock.clone()).counted(came);
             let body = s3s::Body::http_body(body);
-            return Ok(self.front.of_topics(parts, body, noted).await);
+            return Ok(self.front.of_form(of, (parts, body), noted).await);
         }
         if is_form(&request) {
             let bucket = self.bucket(&request);

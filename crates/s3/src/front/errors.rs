@@ -23,6 +23,12 @@ impl From<Error> for S3Error {
             Error::Precondition => Code::PreconditionFailed,
             Error::Conflict(_) => Code::OperationAborted,
             Error::GivenUp => Code::RequestTimeout,
+            // STS and IAM, which alone ask about roles, have codes of their own for it.
+            Error::NoSuchRole
+            | Error::RoleExists
+            | Error::RoleNameHeld
+            | Error::RoleInUse
+            | Error::NoSuchRolePolicy => Code::InvalidRequest,
             Error::UserExists | Error::UserHasBuckets(_) | Error::Invalid(_) => Code::InvalidArgument,
             Error::Digest(_) => Code::BadDigest,
             Error::TooLarge(_) => Code::EntityTooLarge,

@@ -6,14 +6,26 @@ use super::errors::coded;
 use crate::Error;
 use crate::keystone::{Keystone, Refused, Who};
 use crate::rados::Pool;
+use crate::seal::Key as Sealing;
+use crate::session::{self, is_temporary};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 /// What signatures are checked with, and whose it is.
 pub(super) struct Signer {
     pub secret: String,
+    access: String,
     user: String,
     /// Where the key is none of ours.
     who: Option<Who>,
+    /// Of a session's key: what its token is sealed with.
+    sealing: Option<Sealing>,
+}
+
+impl Signer {
+    /// Good with its token alone.
+    pub fn is_temporary(&self) -> bool {
+        self.sealing.is_some()
+    }
 }
 
 fn no_key() -> S3Error {
@@ -44,24 +56,54 @@ impl<P: Pool> Front<P> {
 
     /// By a key's public part. Keys of ours go first: Keystone can take none of them over.
     pub(super) async fn key_of(&self, access: &str) -> S3Result<Signer> {
-        if let Some(key) = self.accounts.key(access).await? {
+        let (own, sealing) = match is_temporary(access) {
+            true => self.accounts.key_or_sealing(access).await?,
+            false => (self.accounts.key(access).await?, None),
+        };
+        if let Some(key) = own {
             return Ok(Signer {
                 secret: key.secret,
+                access: key.access,
                 user: key.user,
                 who: None,
+                sealing: None,
+            });
+        }
+        // Whoever makes one up does not know its secret.
+        if let Some(sealing) = sealing {
+            return Ok(Signer {
+                secret: session::secret(&sealing, access),
+                access: access.to_string(),
+                user: String::new(),
+                who: None,
+                sealing: Some(sealing),
             });
         }
         let keystone = self.keystone().ok_or_else(no_key)?;
         let key = keystone.key(access).await.map_err(refused)?;
         Ok(Signer {
             secret: key.secret,
+            access: access.to_string(),
             user: key.who.project.clone(),
             who: Some(key.who),
+            sealing: None,
         })
     }
 
-    /// Who it is whose signature was good.
-    pub(super) async fn identity(&self, of: &Signer) -> S3Result<Identity> {
+    /// Who it is whose signature was good. `token`: of a session, as the request has it.
+    pub(super) async fn identity(&self, of: &Signer, token: Option<&str>) -> S3Result<Identity> {
+        match (&of.sealing, token) {
+            (Some(sealing), Some(token)) => return self.taken_role((sealing, &of.access), token).await,
+            (Some(_), None) => {
+                let why = "a temporary key goes with its token, x-amz-security-token";
+                return Err(coded(S3ErrorCode::AccessDenied, why));
+            }
+            (None, Some(_)) => {
+                let why = "the key is no temporary one: no token goes with it";
+                return Err(coded(S3ErrorCode::InvalidToken, why));
+            }
+            (None, None) => {}
+        }
         let Some(who) = &of.who else {
             return Ok(Identity::of(of.user.clone()));
         };
@@ -69,6 +111,7 @@ impl<P: Pool> Front<P> {
         Ok(Identity {
             user: of.user.clone(),
             subuser: who.user.clone(),
+            session: None,
         })
     }
 

@@ -204,7 +204,8 @@ impl Seen {
         let text = |text: Option<&str>| quiet(text.unwrap_or_default(), false);
         let key = quiet(&self.key(notes.bucket.as_deref()), false);
         let (owner, bucket) = (text(notes.owner.as_deref()), text(notes.bucket.as_deref()));
-        let (asks, ip) = (text(notes.user.as_deref()), self.peer.ip);
+        let asks = notes.session.as_ref().or(notes.user.as_ref());
+        let (asks, ip) = (text(asks.map(String::as_str)), self.peer.ip);
         let operation = operation(how.operation.as_deref(), &self.method);
         let uri = quiet(&without_secrets(&self.uri), false);
         let first = format!(

@@ -20,6 +20,7 @@ mod errors;
 mod external;
 mod form;
 mod hosts;
+mod iam_ops;
 mod kinds;
 mod lifecycle_ops;
 mod listing;
@@ -37,6 +38,9 @@ mod raw;
 mod rights;
 mod serve;
 mod service;
+mod sessions;
+mod signed_form;
+mod sts_ops;
 mod swift;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -62,6 +66,7 @@ use crate::objects::Objects;
 use crate::quota::Limits;
 use crate::rados::Pool;
 use crate::rate::Rates;
+use crate::session::Session;
 use crate::settings::Settings as BucketSettings;
 use crate::topics::Topics;
 use crate::usage::Usage;
@@ -137,13 +142,20 @@ impl<P: Clone> Clone for Front<P> {
     }
 }
 
-/// Who asks; None: anybody.
+/// The user who asks; None: anybody, or a session of a role, which has none of its owner's rights.
 fn who<T>(req: &S3Request<T>) -> Option<&str> {
-    req.extensions.get::<Identity>().map(|i| i.user.as_str())
+    let user = req.extensions.get::<Identity>().filter(|i| i.session.is_none());
+    user.map(|i| i.user.as_str())
 }
 
-fn user<T>(req: &S3Request<T>) -> S3Result<&str> {
-    who(req).ok_or_else(|| Error::AccessDenied.into())
+/// The role that was taken by who asks.
+fn session<T>(req: &S3Request<T>) -> Option<&Session> {
+    req.extensions.get::<Identity>()?.session.as_deref()
+}
+
+/// In whose place it is asked: what is made is his. None: anybody's. It is no right.
+fn acting<T>(req: &S3Request<T>) -> Option<&str> {
+    req.extensions.get::<Identity>().map(|i| i.user.as_str())
 }
 
 /// Refused if the request says that the bucket is somebody else's.

@@ -8,7 +8,7 @@ use super::lock_ops::lock_given;
 use super::object_ops::{PUT_MAX, Source, length, source_name, terms, version_of, wanted_of_source};
 use super::permit::Ask;
 use super::texts::{Names, etag, etags, owner, page_size, timestamp};
-use super::{Front, who};
+use super::{Front, acting};
 use crate::Error;
 use crate::amount::Amount;
 use crate::buckets::Bucket;
@@ -336,7 +336,7 @@ impl<P: Pool> Front<P> {
             &req.input.key,
         );
         let bucket = self.permitted(&req, &ask).await?.bucket;
-        let asks = who(&req).unwrap_or("anonymous").to_string();
+        let asks = acting(&req).unwrap_or("anonymous").to_string();
         let input = req.input;
         let upload = (bucket.id.as_str(), input.key.as_str(), input.upload_id.as_str());
         let record = self.objects.upload(upload.0, upload.1, upload.2).await?;

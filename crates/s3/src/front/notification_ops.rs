@@ -5,7 +5,7 @@ use super::errors::{coded, invalid, not_built};
 use super::permit::Ask;
 use super::raw::{self, Leaf, Raw};
 use super::texts::url_decoded;
-use super::{Front, who};
+use super::{Front, session, who};
 use crate::buckets::Known;
 use crate::notify::{Asker, How, NOTIFICATIONS_MAX, Notice, Notification, is_event, topic_arn, topic_of};
 use crate::objects::Objects;
@@ -193,8 +193,9 @@ impl<P: Pool> Front<P> {
     /// As events tell it.
     pub(super) fn asker<T>(&self, req: &S3Request<T>) -> Asker {
         let peer = req.extensions.get::<Peer>();
+        let user = session(req).map(|s| s.principal.as_str()).or_else(|| who(req));
         Asker {
-            user: who(req).unwrap_or_default().to_string(),
+            user: user.unwrap_or_default().to_string(),
             ip: peer.map(|p| p.ip.to_string()).unwrap_or_default(),
             request: format!("{:016x}", self.clock.random_u64()),
         }

@@ -1,13 +1,16 @@
 //! Who may do what, by owner, policy and ACL, in this order: an explicit Deny; the owner, what a policy allows and ACLs of a container grant; what a canned ACL
 //! lets anybody do. A bucket's owner may always see, change and remove its policy.
+//!
+//! A session of a role may do what its own policies allow, and of that what the owner of the role might do in his own buckets, and in others' what their policies
+//! let the session do, or anybody.
 
 use super::caller::{Identity, Noted, Peer};
-use super::{Front, expect_owner, who};
+use super::{Front, acting, expect_owner, session, who};
 use crate::Error;
 use crate::buckets::Known;
 use crate::container::Acl;
 use crate::history::Which;
-use crate::policy::{Action, Key, Request, VALUE_MAX, Verdict, user_arn};
+use crate::policy::{Action, Key, Request, VALUE_MAX, Verdict, role_arn, user_arn};
 use crate::rados::Pool;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
 use std::collections::BTreeMap;
@@ -72,12 +75,14 @@ fn said<T>(req: &S3Request<T>, now_ms: u64) -> BTreeMap<Key, String> {
         Some(all.join(",")).filter(|t| !t.is_empty())
     };
     let user = who(req);
+    // As AWS has it: a session is asked for by its role.
+    let principal = session(req).map(|s| role_arn(&s.role)).or_else(|| user.map(user_arn));
     let peer = req.extensions.get::<Peer>();
     let seconds = (now_ms / 1000).to_string();
     let values = [
         (Key::CurrentTime, Some(seconds.clone())),
         (Key::EpochTime, Some(seconds)),
-        (Key::PrincipalArn, user.map(user_arn)),
+        (Key::PrincipalArn, principal),
         (Key::Referer, text("referer")),
         (
             Key::SecureTransport,
@@ -111,7 +116,7 @@ fn granted<T>(req: &S3Request<T>, known: &Known, action: Action) -> bool {
     let Some(grants) = &known.settings.grants else {
         return false;
     };
-    let who = req.extensions.get::<Identity>();
+    let who = req.extensions.get::<Identity>().filter(|i| i.session.is_none());
     let named = |acl: &Acl| who.is_some_and(|w| acl.names(&w.user, w.subuser.as_deref()));
     let public = grants.read.public && !known.settings.block().ignore_acls;
     match action {
@@ -119,6 +124,14 @@ fn granted<T>(req: &S3Request<T>, known: &Known, action: Action) -> bool {
         Action::ListBucket => (public && grants.read.listings) || named(&grants.read),
         Action::PutObject | Action::DeleteObject => named(&grants.write),
         _ => false,
+    }
+}
+
+/// Refused if a session asks for what its own policies do not let it.
+fn held<T>(req: &S3Request<T>, asked: &Request<'_>) -> S3Result<()> {
+    match session(req).is_none_or(|s| s.allows(asked)) {
+        true => Ok(()),
+        false => Err(Error::AccessDenied.into()),
     }
 }
 
@@ -149,28 +162,49 @@ impl<P: Pool> Front<P> {
 
     /// True: by owner, ACL of a container or policy. False: if ACLs let anybody. An error: it is denied.
     pub(super) fn right<T>(&self, req: &S3Request<T>, known: &Known, ask: &Ask<'_>) -> S3Result<bool> {
-        let user = who(req);
-        let owner = user == Some(&known.bucket.owner) || granted(req, known, ask.action);
+        let owner = acting(req) == Some(&known.bucket.owner) || granted(req, known, ask.action);
+        if session(req).is_none() && known.settings.policy.is_none() {
+            return Ok(owner);
+        }
+        let asked = self.asked(req, ask)?;
+        held(req, &asked)?;
         let Some(policy) = &known.settings.policy else {
             return Ok(owner);
         };
-        let mut values = said(req, self.clock.now_ms());
-        values.extend(ask.values.clone());
-        check_values(&values)?;
-        let verdict = policy.judge(&Request {
-            action: ask.action,
-            bucket: ask.bucket,
-            key: ask.key,
-            user,
-            values,
-            settled: ask.settled,
-        });
-        match verdict {
+        // What a user is denied by name he is denied in his roles, too.
+        let user = acting(req).filter(|_| session(req).is_some());
+        if user.is_some_and(|user| policy.denies_named(&asked, user)) {
+            return Err(Error::AccessDenied.into());
+        }
+        match policy.judge(&asked) {
             Verdict::Deny => Err(Error::AccessDenied.into()),
             Verdict::Allow if known.settings.block().restrict && policy.is_public() => Ok(owner),
             Verdict::Allow => Ok(true),
             Verdict::Silent => Ok(owner),
         }
+    }
+
+    /// As policies see it.
+    fn asked<'a, T>(&self, req: &'a S3Request<T>, ask: &Ask<'a>) -> S3Result<Request<'a>> {
+        let mut values = said(req, self.clock.now_ms());
+        values.extend(ask.values.clone());
+        check_values(&values)?;
+        Ok(Request {
+            action: ask.action,
+            bucket: ask.bucket,
+            key: ask.key,
+            user: session(req).map(|s| s.principal.as_str()).or_else(|| who(req)),
+            values,
+            settled: ask.settled,
+        })
+    }
+
+    /// In whose place something is asked that is of no bucket yet: a user, or a session whose policies let it.
+    pub(super) fn placed<'a, T>(&self, req: &'a S3Request<T>, ask: &Ask<'a>) -> S3Result<&'a str> {
+        if session(req).is_some() {
+            held(req, &self.asked(req, ask)?)?;
+        }
+        acting(req).ok_or_else(|| Error::AccessDenied.into())
     }
 
     pub(super) fn demand<T>(&self, req: &S3Request<T>, known: &Known, ask: &Ask<'_>) -> S3Result<()> {
@@ -187,7 +221,7 @@ impl<P: Pool> Front<P> {
         Ok(known)
     }
 
-    /// The bucket, for its owner alone, whatever its policy says.
+    /// The bucket, for its owner alone, whatever its policy says. Sessions of roles are not the owner.
     pub(super) async fn own<T>(&self, req: &S3Request<T>, name: &str) -> S3Result<Known> {
         let known = self.known(req, name).await?;
         match who(req) == Some(&known.bucket.owner) {

@@ -30,6 +30,9 @@ impl<P: Pool> Front<P> {
         if let Some(user) = self.accounts.missing(policy.users()).await? {
             return Err(malformed(format!("there is no user {user}, who is a principal")));
         }
+        if let Some(role) = self.accounts.missing_role(policy.roles()).await? {
+            return Err(malformed(format!("there is no role {role}, which is a principal")));
+        }
         for _ in 0..TRIES_MAX {
             let known = self.own(&req, bucket).await?;
             if known.settings.block().policy && policy.is_public() {

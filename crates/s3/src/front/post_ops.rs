@@ -410,6 +410,9 @@ impl<P: Pool> Front<P> {
         let text =
             text.ok_or_else(|| denied("the form has a signature, and no policy that it is of".into()))?;
         let key = self.key_of(signed.access()).await?;
+        if key.is_temporary() {
+            return Err(not_built("forms that are signed with temporary keys"));
+        }
         if !signed.is_right(&key.secret, text) {
             return Err(coded(
                 S3ErrorCode::SignatureDoesNotMatch,
@@ -426,7 +429,7 @@ impl<P: Pool> Front<P> {
         policy
             .check(&fields.of, bucket, self.clock.now_ms())
             .map_err(denied)?;
-        Ok((Some(self.identity(&key).await?), policy.length))
+        Ok((Some(self.identity(&key, None).await?), policy.length))
     }
 
     /// Puts the file of a form that was posted to a bucket.

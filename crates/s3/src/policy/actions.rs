@@ -14,7 +14,7 @@ macro_rules! actions {
 // Whether they are of objects.
 actions! {
     false {
-        DeleteBucket, DeleteBucketPolicy, DeleteBucketWebsite, GetBucketWebsite, PutBucketWebsite, GetBucketObjectLockConfiguration, PutBucketObjectLockConfiguration, GetBucketAcl, GetBucketCORS, GetBucketLocation, GetBucketPolicy,
+        CreateBucket, ListAllMyBuckets, DeleteBucket, DeleteBucketPolicy, DeleteBucketWebsite, GetBucketWebsite, PutBucketWebsite, GetBucketObjectLockConfiguration, PutBucketObjectLockConfiguration, GetBucketAcl, GetBucketCORS, GetBucketLocation, GetBucketPolicy,
         GetBucketPolicyStatus, GetBucketPublicAccessBlock, GetBucketVersioning, GetEncryptionConfiguration, GetLifecycleConfiguration, ListBucket,
         GetBucketLogging, GetBucketNotification, PutBucketLogging, PutBucketNotification,
         ListBucketMultipartUploads, ListBucketVersions, PutBucketAcl, PutBucketCORS, PutBucketPolicy,
@@ -30,7 +30,6 @@ actions! {
 
 /// Known, and never asked for; those on objects have `Object` in their names.
 const OTHERS: &[&str] = &[
-    "CreateBucket",
     "GetAccelerateConfiguration",
     "GetAnalyticsConfiguration",
     "GetBucketOwnershipControls",
@@ -44,7 +43,6 @@ const OTHERS: &[&str] = &[
     "GetObjectVersionAttributes",
     "GetObjectVersionForReplication",
     "GetReplicationConfiguration",
-    "ListAllMyBuckets",
     "ObjectOwnerOverrideToBucketOwner",
     "PutAccelerateConfiguration",
     "PutAnalyticsConfiguration",

@@ -3,21 +3,82 @@
 use super::actions::Action;
 use super::condition::Condition;
 use super::json::Strict;
+use super::keys::Key;
 use super::pattern::{Pattern, Reading, wild};
-use super::statement::{ARN, Listed, Policy, Principals, Statement, TEXT_MAX, USER_ARN};
+use super::statement::{ARN, Listed, Policy, Principals, Statement, TEXT_MAX, USER_ARN, of_role};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 type Object = Map<String, Value>;
 
-impl Policy {
-    /// Refused with a sentence. `bucket`: whose it is.
-    pub fn parse(text: &str, bucket: &str) -> Result<Self, String> {
-        policy(text, bucket)
+/// What STS says of who takes a role: no other key ever has a value there.
+const OF_TAKER: [Key; 7] = [
+    Key::CurrentTime,
+    Key::EpochTime,
+    Key::PrincipalArn,
+    Key::SecureTransport,
+    Key::SourceIp,
+    Key::UserAgent,
+    Key::Username,
+];
+
+/// Whose policy it is.
+#[derive(Debug, Clone, Copy)]
+enum Of<'a> {
+    Bucket(&'a str),
+    /// What somebody may do, in all buckets.
+    Rights,
+    /// Who may take a role.
+    Trust,
+}
+
+impl Of<'_> {
+    /// What a statement may have.
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Bucket(_) => &[
+                "Sid",
+                "Effect",
+                "Principal",
+                "NotPrincipal",
+                "Action",
+                "NotAction",
+                "Resource",
+                "NotResource",
+                "Condition",
+            ],
+            Self::Rights => &[
+                "Sid",
+                "Effect",
+                "Action",
+                "NotAction",
+                "Resource",
+                "NotResource",
+                "Condition",
+            ],
+            Self::Trust => &["Sid", "Effect", "Principal", "Action", "Condition"],
+        }
     }
 }
 
-fn policy(text: &str, bucket: &str) -> Result<Policy, String> {
+impl Policy {
+    /// Refused with a sentence. `bucket`: whose it is.
+    pub fn parse(text: &str, bucket: &str) -> Result<Self, String> {
+        policy(text, Of::Bucket(bucket))
+    }
+
+    /// Of what a role, or one of its sessions, may do.
+    pub fn of_rights(text: &str) -> Result<Self, String> {
+        policy(text, Of::Rights)
+    }
+
+    /// Of who may take a role. Its statements fit whatever action is asked.
+    pub fn of_trust(text: &str) -> Result<Self, String> {
+        policy(text, Of::Trust)
+    }
+}
+
+fn policy(text: &str, of: Of<'_>) -> Result<Policy, String> {
     if text.len() > TEXT_MAX {
         return Err(format!("a policy has at most {TEXT_MAX} bytes"));
     }
@@ -37,7 +98,7 @@ fn policy(text: &str, bucket: &str) -> Result<Policy, String> {
         Some(one @ Value::Object(_)) => vec![one],
         _ => return Err("a policy has one Statement or more".into()),
     };
-    let statements = statements.into_iter().map(|s| statement(s, bucket, variables));
+    let statements = statements.into_iter().map(|s| statement(s, of, variables));
     Ok(Policy {
         statements: statements.collect::<Result<_, _>>()?,
     })
@@ -78,36 +139,54 @@ fn either<'a>(object: &'a Object, name: &str) -> Result<Listed<&'a Value>, Strin
     }
 }
 
-fn statement(value: &Value, bucket: &str, variables: bool) -> Result<Statement, String> {
-    const NAMES: [&str; 9] = [
-        "Sid",
-        "Effect",
-        "Principal",
-        "NotPrincipal",
-        "Action",
-        "NotAction",
-        "Resource",
-        "NotResource",
-        "Condition",
-    ];
+fn statement(value: &Value, of: Of<'_>, variables: bool) -> Result<Statement, String> {
     let Value::Object(object) = value else {
         return Err("a statement is a JSON object".into());
     };
-    only(object, "a statement", &NAMES)?;
+    only(object, "a statement here", of.names())?;
     text_or_none(object, "Sid")?;
     let allows = match object.get("Effect").and_then(Value::as_str) {
         Some("Allow") => true,
         Some("Deny") => false,
         _ => return Err("a statement's Effect is Allow or Deny".into()),
     };
-    let principals = either(object, "Principal")?;
-    if principals.not && allows {
+    let (actions, resources) = match of {
+        Of::Bucket(bucket) => what(object, Some(bucket), variables)?,
+        Of::Rights => what(object, None, variables)?,
+        Of::Trust => assume_role(object)?,
+    };
+    Ok(Statement {
+        allows,
+        principals: principals(object, of, allows)?,
+        actions,
+        resources,
+        conditions: object
+            .get("Condition")
+            .map_or(Ok(Vec::new()), |c| conditions(c, of, variables))?,
+    })
+}
+
+fn principals(object: &Object, of: Of<'_>, allows: bool) -> Result<Listed<Principals>, String> {
+    if matches!(of, Of::Rights) {
+        return Ok(Listed {
+            of: Principals::Everybody,
+            not: false,
+        });
+    }
+    let given = either(object, "Principal")?;
+    if given.not && allows {
         return Err("NotPrincipal goes with Deny alone: it would let in everybody else".into());
     }
-    let principals = Listed {
-        of: principals_of(principals.of)?,
-        not: principals.not,
-    };
+    Ok(Listed {
+        of: principals_of(given.of, matches!(of, Of::Bucket(_)))?,
+        not: given.not,
+    })
+}
+
+type What = (Listed<BTreeSet<Action>>, Listed<Vec<Pattern>>);
+
+/// Actions and resources. `bucket`: whose policy it is, if it is one's.
+fn what(object: &Object, bucket: Option<&str>, variables: bool) -> Result<What, String> {
     let given = either(object, "Action")?;
     let action_texts = texts(given.of, "Action")?;
     let mut actions = BTreeSet::new();
@@ -125,21 +204,35 @@ fn statement(value: &Value, bucket: &str, variables: bool) -> Result<Statement, 
         of: resources.collect::<Result<Vec<_>, _>>()?,
         not: given.not,
     };
-    if !actions.not && !resources.not {
+    if let Some(bucket) = bucket.filter(|_| !actions.not && !resources.not) {
         meet(&action_texts, &resource_texts, bucket)?;
     }
-    Ok(Statement {
-        allows,
-        principals,
-        actions,
-        resources,
-        conditions: object
-            .get("Condition")
-            .map_or(Ok(Vec::new()), |c| conditions(c, variables))?,
-    })
+    Ok((actions, resources))
 }
 
-fn principals_of(value: &Value) -> Result<Principals, String> {
+/// Whatever is asked: the one action that there is was named.
+fn assume_role(object: &Object) -> Result<What, String> {
+    let given = object.get("Action").ok_or("a statement has an Action")?;
+    for text in texts(given, "Action")? {
+        if !wild(&text.to_ascii_lowercase(), "sts:assumerole") {
+            return Err(format!("the action \"{text}\" is not sts:AssumeRole"));
+        }
+    }
+    let (actions, resources) = (BTreeSet::new(), Vec::new());
+    Ok((
+        Listed {
+            of: actions,
+            not: true,
+        },
+        Listed {
+            of: resources,
+            not: true,
+        },
+    ))
+}
+
+/// `roles`: they, and their sessions, may be named.
+fn principals_of(value: &Value, roles: bool) -> Result<Principals, String> {
     if value.as_str() == Some("*") {
         return Ok(Principals::Everybody);
     }
@@ -152,6 +245,10 @@ fn principals_of(value: &Value) -> Result<Principals, String> {
         for name in texts(named, "Principal")? {
             let user = match kind.as_str() {
                 "AWS" if name == "*" => return Ok(Principals::Everybody),
+                "AWS" if roles && of_role(&name).is_some() => {
+                    users.extend(of_role(&name));
+                    continue;
+                }
                 "AWS" => name.strip_prefix(USER_ARN),
                 _ => Some(name.as_str()),
             };
@@ -181,10 +278,13 @@ fn parts(text: &str) -> Option<(&str, Option<&str>)> {
     })
 }
 
-fn resource(text: &str, bucket: &str, variables: bool) -> Result<Pattern, String> {
-    let of = parts(text).filter(|(of, _)| wild(of, bucket));
+fn resource(text: &str, bucket: Option<&str>, variables: bool) -> Result<Pattern, String> {
+    let of = parts(text).filter(|(of, _)| bucket.is_none_or(|bucket| wild(of, bucket)));
     if of.is_none() {
-        return Err(format!("the resource \"{text}\" is not {ARN}{bucket}, nor in it"));
+        return Err(match bucket {
+            Some(bucket) => format!("the resource \"{text}\" is not {ARN}{bucket}, nor in it"),
+            None => format!("the resource \"{text}\" is not \"*\" nor {ARN}BUCKET, nor in one"),
+        });
     }
     Pattern::parse(
         text,
@@ -201,7 +301,9 @@ fn meet(actions: &[String], resources: &[String], bucket: &str) -> Result<(), St
     let objects = of.iter().any(|(b, rest)| rest.is_some() || b.ends_with('*'));
     let buckets = of.iter().any(|(b, rest)| rest.is_none() && wild(b, bucket));
     for text in actions {
-        let all = Action::named(text).unwrap_or_default();
+        let mut all = Action::named(text).unwrap_or_default();
+        // Never asked of a bucket that is there: they may stand in its policy, and mean nothing.
+        all.retain(|a| !matches!(a, Action::CreateBucket | Action::ListAllMyBuckets));
         let fits = |a: &Action| if a.is_of_object() { objects } else { buckets };
         if !all.is_empty() && !all.iter().any(fits) {
             return Err(format!(
@@ -212,7 +314,16 @@ fn meet(actions: &[String], resources: &[String], bucket: &str) -> Result<(), St
     Ok(())
 }
 
-fn conditions(value: &Value, variables: bool) -> Result<Vec<Condition>, String> {
+/// A Deny on what has no value would deny nothing, or everything.
+fn check_key(key: &str, of: Of<'_>) -> Result<(), String> {
+    let strange = |key: &Key| matches!(of, Of::Trust) && !OF_TAKER.contains(key);
+    match Key::named(key).filter(strange) {
+        Some(_) => Err(format!("the key \"{key}\" has no value where a role is taken")),
+        None => Ok(()),
+    }
+}
+
+fn conditions(value: &Value, of: Of<'_>, variables: bool) -> Result<Vec<Condition>, String> {
     let Value::Object(operators) = value else {
         return Err("a Condition is a JSON object".into());
     };
@@ -227,6 +338,7 @@ fn conditions(value: &Value, variables: bool) -> Result<Vec<Condition>, String> 
             if !seen.insert(key.to_ascii_lowercase()) {
                 return Err(format!("\"{key}\" is there twice"));
             }
+            check_key(key, of)?;
             let one = |v: &Value| match v {
                 Value::String(s) => Some(s.clone()),
                 Value::Bool(_) | Value::Number(_) => Some(v.to_string()),

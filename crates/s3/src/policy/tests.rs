@@ -554,3 +554,122 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn roles_and_their_sessions_are_principals() {
+    let of = |principal: Value, user: &str| judged(json!({"Principal": principal}), &get("k", Some(user)));
+    let session = "assumed-role/r/se";
+    let by_session = json!({"AWS": "arn:aws:sts:::assumed-role/r/se"});
+    let by_role = json!({"AWS": ["arn:aws:iam:::role/r", ALICE]});
+    for named in [by_session.clone(), by_role.clone(), json!("*")] {
+        assert_eq!(of(named, session), Verdict::Allow);
+    }
+    assert_eq!(of(by_session.clone(), "assumed-role/r/other"), Verdict::Silent);
+    assert_eq!(of(by_role.clone(), "assumed-role/r/other"), Verdict::Allow);
+    for other in ["r", "se", "assumed-role/rr/se", "assumed-role/s/r"] {
+        assert_eq!(of(by_session.clone(), other), Verdict::Silent, "{other}");
+        assert_eq!(of(by_role.clone(), other), Verdict::Silent, "{other}");
+    }
+    assert_eq!(of(json!({"AWS": ALICE}), "assumed-role/alice/alice"), Verdict::Silent);
+    let policy = parsed(with(json!({"Principal": by_role}))).unwrap();
+    assert_eq!(policy.users().into_iter().collect::<Vec<_>>(), ["alice"]);
+    assert_eq!(policy.roles().into_iter().collect::<Vec<_>>(), ["r"]);
+    let policy = parsed(with(json!({"Principal": by_session}))).unwrap();
+    assert_eq!(policy.roles().into_iter().collect::<Vec<_>>(), ["r"]);
+    for bad in [
+        json!({"AWS": "arn:aws:iam:::role/*"}),
+        json!({"AWS": "arn:aws:iam:::role/a/b"}),
+        json!({"AWS": "arn:aws:sts:::assumed-role/r"}),
+        json!({"AWS": "arn:aws:sts:::assumed-role/r/*"}),
+        json!({"AWS": "arn:aws:sts:::assumed-role/r/s/t"}),
+        json!({"CanonicalUser": "role/r"}),
+        json!({"CanonicalUser": "assumed-role/r/se"}),
+    ] {
+        assert!(parsed(with(json!({"Principal": bad}))).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_user_is_denied_by_name_in_his_roles_too() {
+    let denies = |principals: Value, user: &str| {
+        let mut statement = with(principals);
+        statement["Effect"] = "Deny".into();
+        parsed(statement).unwrap().denies_named(&get("k", Some("assumed-role/r/se")), user)
+    };
+    let named = json!({"Principal": {"AWS": ALICE}});
+    assert!(denies(named.clone(), "alice"));
+    assert!(!denies(named.clone(), "bob"));
+    assert!(!denies(json!({"Principal": null, "NotPrincipal": {"AWS": "arn:aws:iam:::role/r"}}), "alice"));
+    let allows = parsed(with(named)).unwrap();
+    assert!(!allows.denies_named(&get("k", Some("assumed-role/r/se")), "alice"));
+}
+
+#[test]
+fn who_may_take_a_role_is_said_by_a_policy_of_one_action() {
+    let of = |changes: Value| {
+        let mut statement = json!({"Effect": "Allow", "Principal": {"AWS": ALICE}, "Action": "sts:AssumeRole"});
+        for (name, value) in changes.as_object().unwrap() {
+            statement[name] = value.clone();
+        }
+        Policy::of_trust(&json!({"Version": "2012-10-17", "Statement": [statement]}).to_string())
+    };
+    let good = of(json!({})).unwrap();
+    assert_eq!(good.judge(&get("k", Some("alice"))), Verdict::Allow);
+    assert_eq!(good.judge(&get("k", Some("bob"))), Verdict::Silent);
+    assert_eq!(good.judge(&get("k", None)), Verdict::Silent);
+    assert!(of(json!({"Action": ["sts:*", "*"]})).is_ok());
+    for (operator, key, value) in [
+        ("DateLessThan", "aws:CurrentTime", "2030-01-01T00:00:00Z"),
+        ("DateLessThan", "aws:EpochTime", "1"),
+        ("StringLike", "aws:PrincipalArn", "*"),
+        ("Bool", "aws:SecureTransport", "true"),
+        ("IpAddress", "AWS:sourceip", "10.0.0.0/8"),
+        ("StringLike", "aws:UserAgent", "a*"),
+        ("StringEquals", "aws:username", "alice"),
+    ] {
+        let held = of(json!({"Condition": {operator: {key: value}}}));
+        assert!(held.is_ok(), "{key}: {held:?}");
+    }
+    for bad in [
+        json!({"Action": "s3:GetObject"}),
+        json!({"Action": ["sts:AssumeRole", "sts:TagSession"]}),
+        json!({"Resource": "*"}),
+        json!({"NotPrincipal": {"AWS": ALICE}}),
+        json!({"Principal": {"AWS": "arn:aws:iam:::role/r"}}),
+        json!({"Principal": {"AWS": "arn:aws:sts:::assumed-role/r/se"}}),
+        json!({"Condition": {"StringEquals": {"sts:ExternalId": "x"}}}),
+        json!({"Condition": {"StringNotEquals": {"aws:Referer": "x"}}}),
+        json!({"Condition": {"Null": {"s3:prefix": "true"}}}),
+    ] {
+        assert!(of(bad.clone()).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn rights_are_of_all_buckets_and_have_no_principals() {
+    let of = |changes: Value| {
+        let statement = with(changes);
+        Policy::of_rights(&json!({"Statement": statement}).to_string())
+    };
+    let none = json!({"Principal": null});
+    assert_eq!(of(none).unwrap().judge(&get("k", Some("x"))), Verdict::Allow);
+    for good in ["*", "arn:aws:s3:::other/*", "arn:aws:s3:::*"] {
+        assert!(of(json!({"Principal": null, "Resource": good})).is_ok(), "{good}");
+    }
+    for bad in [
+        json!({}),
+        json!({"Principal": null, "Resource": "arn:aws:iam:::user/a"}),
+        json!({"Principal": null, "Action": "iam:CreateUser"}),
+        json!({"Principal": null, "Resource": null}),
+    ] {
+        assert!(of(bad.clone()).is_err(), "{bad}");
+    }
+}
+
+/// Policies that were put when nothing asked for it have to be read still.
+#[test]
+fn actions_of_no_bucket_need_no_resource_that_fits() {
+    for action in ["s3:CreateBucket", "s3:ListAllMyBuckets"] {
+        assert!(parsed(with(json!({"Action": action}))).is_ok(), "{action}");
+    }
+}

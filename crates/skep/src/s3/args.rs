@@ -30,6 +30,12 @@ pub enum S3Command {
     Subuser(Subuser),
     /// Make and remove keys of users
     Key(Key),
+    /// Make, change and remove roles, which users take for a while (STS)
+    Role(RoleArgs),
+    /// What sessions of roles may do
+    RolePolicy(RolePolicy),
+    /// What users may do as administrators
+    Caps(Caps),
     /// What buckets hold, with their quotas: most first
     Bucket(Bucket),
     /// How much users and buckets may hold
@@ -250,6 +256,157 @@ pub struct KeyOf {
 pub enum KeyType {
     S3,
     Swift,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct RoleArgs {
+    #[command(subcommand)]
+    pub command: RoleCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RoleCommand {
+    /// Make a role; its sessions may do nothing until it has policies
+    Create {
+        #[command(flatten)]
+        which: WhichRole,
+        /// A user: buckets that its sessions make are his, and of what he may do in his buckets they do what the policies of the role allow
+        #[arg(long, value_name = "USER")]
+        uid: String,
+        /// Who may take it: a policy in JSON, or @FILE
+        #[arg(long, value_name = "JSON", value_parser = parse_document)]
+        assume_role_policy_doc: Document,
+        /// Seconds that its sessions may last, 3600 to 43200
+        #[arg(long, value_name = "SECONDS", default_value_t = ::s3::SESSION_DEFAULT)]
+        max_session_duration: u64,
+        /// Also of a name that was another user's: buckets whose policies still name it let the new role in
+        #[arg(long)]
+        force: bool,
+    },
+    /// Show a role with its policies
+    #[command(alias = "info")]
+    Get {
+        #[command(flatten)]
+        which: WhichRole,
+    },
+    /// List roles
+    #[command(alias = "ls")]
+    List {
+        #[command(flatten)]
+        how: How,
+    },
+    /// Change who may take it, or for how long
+    Modify {
+        #[command(flatten)]
+        which: WhichRole,
+        /// Who may take it: a policy in JSON, or @FILE
+        #[arg(long, value_name = "JSON", value_parser = parse_document, required_unless_present = "max_session_duration")]
+        assume_role_policy_doc: Option<Document>,
+        /// Seconds that its sessions may last, 3600 to 43200
+        #[arg(long, value_name = "SECONDS")]
+        max_session_duration: Option<u64>,
+    },
+    /// Remove it, with its policies; its sessions are refused from then on
+    #[command(alias = "rm")]
+    Delete {
+        #[command(flatten)]
+        which: WhichRole,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct RolePolicy {
+    #[command(subcommand)]
+    pub command: RolePolicyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RolePolicyCommand {
+    /// Add a policy of what its sessions may do, or replace it
+    Put {
+        #[command(flatten)]
+        which: WhichPolicy,
+        /// In JSON, or @FILE
+        #[arg(long, value_name = "JSON", value_parser = parse_document)]
+        policy_doc: Document,
+    },
+    /// Show one
+    Get {
+        #[command(flatten)]
+        which: WhichPolicy,
+    },
+    /// List their names
+    #[command(alias = "ls")]
+    List {
+        #[command(flatten)]
+        which: WhichRole,
+    },
+    /// Remove one
+    #[command(alias = "rm")]
+    Delete {
+        #[command(flatten)]
+        which: WhichPolicy,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Caps {
+    #[command(subcommand)]
+    pub command: CapsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CapsCommand {
+    /// Give a user some
+    Add {
+        #[command(flatten)]
+        whose: CapsOf,
+    },
+    /// Take some away
+    Rm {
+        #[command(flatten)]
+        whose: CapsOf,
+    },
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct CapsOf {
+    #[arg(long, value_name = "USER")]
+    pub uid: String,
+    /// roles=read, roles=write or roles=*: show, or make and change, roles of his own by IAM
+    #[arg(long, value_name = "CAPS")]
+    pub caps: String,
+    #[command(flatten)]
+    pub how: How,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct WhichRole {
+    #[arg(long, value_name = "ROLE")]
+    pub role_name: String,
+    #[command(flatten)]
+    pub how: How,
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub struct WhichPolicy {
+    #[command(flatten)]
+    pub role: WhichRole,
+    #[arg(long, value_name = "POLICY")]
+    pub policy_name: String,
+}
+
+/// A text in JSON.
+#[derive(Debug, Clone)]
+pub struct Document(pub String);
+
+fn parse_document(text: &str) -> Result<Document, String> {
+    match text.strip_prefix('@') {
+        None => Ok(Document(text.to_string())),
+        Some(file) => std::fs::read_to_string(file)
+            .map(Document)
+            .map_err(|e| format!("{file}: {e}")),
+    }
 }
 
 #[derive(Debug, ClapArgs)]

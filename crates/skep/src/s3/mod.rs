@@ -5,6 +5,7 @@ mod connect;
 mod placement;
 mod quota;
 mod rate;
+mod role;
 mod show;
 mod subuser;
 mod usage;
@@ -26,6 +27,9 @@ pub fn run(args: &args::S3) -> Result<(), Error> {
         S3Command::User(user) => io::task::block_on(of_user(&user.command)),
         S3Command::Subuser(of) => io::task::block_on(subuser::of_subuser(&of.command)),
         S3Command::Key(key) => io::task::block_on(of_key(&key.command)),
+        S3Command::Role(of) => io::task::block_on(role::of_role(&of.command)),
+        S3Command::Caps(of) => io::task::block_on(role::of_caps(&of.command)),
+        S3Command::RolePolicy(of) => io::task::block_on(role::of_policy(&of.command)),
         S3Command::Bucket(bucket) => io::task::block_on(quota::of_buckets(&bucket.command)),
         S3Command::Quota(quota) => io::task::block_on(quota::of_quota(&quota.command)),
         S3Command::Ratelimit(rate) => io::task::block_on(rate::of_rate(&rate.command)),
@@ -177,6 +181,7 @@ async fn info(admin: &Admin, id: &str) -> Result<Value, S3Error> {
     let quotas = admin.limits.quotas(id).await?;
     about["user_quota"] = quota::shown(&quotas.user);
     about["bucket_quota"] = quota::shown(&quotas.bucket);
+    about["caps"] = admin.accounts.caps(id).await?.text().into();
     Ok(about)
 }
 

@@ -80,6 +80,7 @@ impl Asked {
             extensions.insert(Identity {
                 user: caller.user.clone(),
                 subuser: caller.subuser.clone(),
+                session: None,
             });
         }
         S3Request {

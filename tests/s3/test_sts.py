@@ -1,0 +1,310 @@
+"""Roles and AssumeRole, as boto3 uses them: what a session may do, what it may not, and tokens that are not what they should be."""
+import json
+import urllib.error
+import urllib.request
+
+import boto3
+import pytest
+import requests
+from botocore.config import Config
+
+from skeptest.actions import BUCKETS, OBJECTS, denied
+from skeptest.cluster import unique
+from skeptest.s3 import User, admin, refused
+
+
+def trust(*users):
+    arns = ['arn:aws:iam:::user/' + u.name for u in users]
+    return json.dumps({'Version': '2012-10-17', 'Statement': [
+        {'Effect': 'Allow', 'Principal': {'AWS': arns}, 'Action': 'sts:AssumeRole'}]})
+
+
+def rights(action, resource, effect='Allow'):
+    return json.dumps({'Version': '2012-10-17', 'Statement': [
+        {'Effect': effect, 'Action': action, 'Resource': resource}]})
+
+
+def client(gateway, service, user=None, credentials=None, **config):
+    if credentials:
+        keys = {'aws_access_key_id': credentials['AccessKeyId'], 'aws_secret_access_key': credentials['SecretAccessKey'],
+                'aws_session_token': credentials['SessionToken']}
+    else:
+        keys = {'aws_access_key_id': user.access, 'aws_secret_access_key': user.secret}
+    if service == 's3':
+        config.setdefault('signature_version', 's3v4')
+    config = Config(retries={'max_attempts': 0}, s3={'addressing_style': 'path'}, **config)
+    return boto3.client(service, endpoint_url=gateway.url, region_name='us-east-1', config=config, **keys)
+
+
+@pytest.fixture(scope='module')
+def bob(cluster, gateway):
+    return User(cluster, unique('bob'))
+
+
+@pytest.fixture(scope='module')
+def eve(cluster, gateway):
+    return User(cluster, unique('eve'))
+
+
+class Role:
+    """Of the shared user, who has the buckets; bob may take it."""
+
+    def __init__(self, cluster, gateway, user, bob):
+        self.cluster, self.gateway, self.name = cluster, gateway, unique('role')
+        self.arn = 'arn:aws:iam:::role/' + self.name
+        self.sts = client(gateway, 'sts', bob)
+        self.made = admin(cluster, 'role', 'create', '--role-name', self.name, '--uid', user.name,
+                          '--assume-role-policy-doc', trust(bob))
+
+    def allow(self, action, resource, name='p'):
+        admin_quiet(self.cluster, 'role-policy', 'put', '--role-name', self.name, '--policy-name', name,
+                    '--policy-doc', rights(action, resource))
+
+    def take(self, **more):
+        return self.sts.assume_role(RoleArn=self.arn, RoleSessionName='tests', **more)['Credentials']
+
+    def s3(self, **more):
+        return client(self.gateway, 's3', credentials=self.take(**more))
+
+
+def admin_quiet(cluster, *words):
+    assert admin(cluster, *words) is None
+
+
+@pytest.fixture
+def role(cluster, gateway, user, bob):
+    return Role(cluster, gateway, user, bob)
+
+
+def test_a_session_has_the_rights_of_its_role_alone(role, s3, bucket):
+    s3.put_object(Bucket=bucket, Key='k', Body=b'1')
+    taken = role.sts.assume_role(RoleArn=role.arn, RoleSessionName='tests', DurationSeconds=900)
+    assert taken['AssumedRoleUser']['Arn'] == 'arn:aws:sts:::assumed-role/%s/tests' % role.name
+    assert taken['AssumedRoleUser']['AssumedRoleId'] == role.made['RoleId'] + ':tests'
+    held = client(role.gateway, 's3', credentials=taken['Credentials'])
+    for call, args in [(held.get_object, {'Bucket': bucket, 'Key': 'k'}), (held.put_object, {'Bucket': bucket, 'Key': 'k'}),
+                       (held.list_objects_v2, {'Bucket': bucket}), (held.list_buckets, {}), (held.get_bucket_policy, {'Bucket': bucket}),
+                       (held.create_bucket, {'Bucket': unique('b')})]:
+        refused('AccessDenied', call, **args)
+    # What is changed counts for the session that is there.
+    role.allow('s3:GetObject', 'arn:aws:s3:::%s/*' % bucket)
+    assert held.get_object(Bucket=bucket, Key='k')['Body'].read() == b'1'
+    refused('AccessDenied', held.put_object, Bucket=bucket, Key='k')
+    errors = held.delete_objects(Bucket=bucket, Delete={'Objects': [{'Key': 'k'}]})['Errors']
+    assert [e['Code'] for e in errors] == ['AccessDenied']
+    role.allow('s3:GetObject', 'arn:aws:s3:::%s/other' % bucket)
+    refused('AccessDenied', held.get_object, Bucket=bucket, Key='k')
+    admin_quiet(role.cluster, 'role', 'delete', '--role-name', role.name)
+    refused('InvalidToken', held.list_objects_v2, Bucket=bucket)
+
+
+def test_what_is_made_is_the_owners_of_the_role(role, s3, user):
+    role.allow(['s3:*'], '*')
+    held, name = role.s3(), unique('made')
+    held.create_bucket(Bucket=name)
+    held.put_object(Bucket=name, Key='k', Body=b'1')
+    assert name in [b['Name'] for b in held.list_buckets()['Buckets']]
+    assert s3.get_object(Bucket=name, Key='k')['Body'].read() == b'1'
+    # Policies of buckets are the owner's own.
+    refused('AccessDenied', held.delete_bucket_policy, Bucket=name)
+    s3.put_bucket_policy(Bucket=name, Policy=json.dumps({'Version': '2012-10-17', 'Statement': [
+        {'Effect': 'Deny', 'Principal': {'AWS': 'arn:aws:sts:::assumed-role/%s/tests' % role.name}, 'Action': 's3:GetObject',
+         'Resource': 'arn:aws:s3:::%s/*' % name}]}))
+    refused('AccessDenied', held.get_object, Bucket=name, Key='k')
+    assert s3.get_object(Bucket=name, Key='k')['Body'].read() == b'1'
+    # What the owner of the role is denied by name, its sessions are.
+    s3.put_bucket_policy(Bucket=name, Policy=json.dumps({'Version': '2012-10-17', 'Statement': [
+        {'Effect': 'Deny', 'Principal': {'AWS': 'arn:aws:iam:::user/' + user.name}, 'Action': 's3:PutObject',
+         'Resource': 'arn:aws:s3:::%s/*' % name}]}))
+    refused('AccessDenied', held.put_object, Bucket=name, Key='k')
+    assert held.get_object(Bucket=name, Key='k')['Body'].read() == b'1'
+
+
+def test_one_action_is_one_action(role, gateway, user, s3, bucket, bob):
+    admin(role.cluster, 'caps', 'add', '--uid', user.name, '--caps', 'roles=*')
+    iam, held, empty = client(gateway, 'iam', user), role.s3(), unique('empty')
+    s3.create_bucket(Bucket=empty)
+    s3.put_bucket_policy(Bucket=empty, Policy=json.dumps({'Version': '2012-10-17', 'Statement': [
+        {'Effect': 'Allow', 'Principal': {'AWS': 'arn:aws:iam:::user/' + bob.name}, 'Action': 's3:GetObject',
+         'Resource': 'arn:aws:s3:::%s/*' % empty}]}))
+    for key in ['k', 't', 'gone']:
+        s3.put_object(Bucket=bucket, Key=key, Body=b'x', Tagging='a=b')
+    upload = s3.create_multipart_upload(Bucket=bucket, Key='u')['UploadId']
+    calls = [(action, call, (bucket, upload)) for action, of in OBJECTS.items() for call in of]
+    calls += [(action, call, (empty,)) for action, of in BUCKETS.items() for call in of]
+    for action in [*OBJECTS, *BUCKETS]:
+        iam.put_role_policy(RoleName=role.name, PolicyName='p', PolicyDocument=rights(action, '*'))
+        for of, call, args in calls:
+            if of != action:
+                denied(call, held, *args)
+        refused('AccessDenied', held.list_buckets)
+        refused('AccessDenied', held.create_bucket, Bucket=unique('b'))
+        for of, call, args in calls:
+            if of == action:
+                call(held, *args)
+    refused('NoSuchBucket', s3.list_objects_v2, Bucket=empty)
+
+
+def test_a_bucket_is_made_with_what_may_be_set(role, s3):
+    role.allow('s3:CreateBucket', '*')
+    held, name = role.s3(), unique('made')
+    for more in ({'ACL': 'public-read'}, {'ObjectLockEnabledForBucket': True}):
+        refused('AccessDenied', held.create_bucket, Bucket=name, **more)
+        refused('NoSuchBucket', s3.list_objects_v2, Bucket=name)
+    role.allow(['s3:CreateBucket', 's3:PutBucketObjectLockConfiguration'], '*')
+    refused('AccessDenied', held.create_bucket, Bucket=name, ObjectLockEnabledForBucket=True)
+    held.create_bucket(Bucket=name, ACL='private')
+    role.allow(['s3:CreateBucket', 's3:PutBucketAcl', 's3:PutBucketObjectLockConfiguration', 's3:PutBucketVersioning'], '*')
+    public, locked = unique('public'), unique('locked')
+    held.create_bucket(Bucket=public, ACL='public-read')
+    held.create_bucket(Bucket=locked, ObjectLockEnabledForBucket=True)
+    assert len(s3.get_bucket_acl(Bucket=public)['Grants']) == 2
+    assert s3.get_bucket_versioning(Bucket=locked)['Status'] == 'Enabled'
+
+
+def test_what_no_session_does(role, gateway, s3, bucket):
+    role.allow('s3:*', '*')
+    credentials = role.take()
+    held = client(gateway, 's3', credentials=credentials)
+    refused('AccessDenied', held.put_bucket_logging, Bucket=bucket,
+            BucketLoggingStatus={'LoggingEnabled': {'TargetBucket': bucket, 'TargetPrefix': 'l/'}})
+    refused('AccessDenied', client(gateway, 'sns', credentials=credentials).create_topic, Name=unique('topic'))
+    form = held.generate_presigned_post(bucket, 'k')
+    answer = requests.post('%s/%s' % (gateway.url, bucket), data=form['fields'], files={'file': ('f', b'1')}, timeout=90)
+    assert answer.status_code == 501 and '<Code>NotImplemented</Code>' in answer.text, answer.text
+    refused('NoSuchKey', s3.get_object, Bucket=bucket, Key='k')
+
+
+def test_a_policy_of_a_session_narrows(role, s3, bucket):
+    s3.put_object(Bucket=bucket, Key='k', Body=b'1')
+    role.allow('s3:GetObject', 'arn:aws:s3:::%s/*' % bucket)
+    wide = role.s3(Policy=rights('s3:*', '*'))
+    assert wide.get_object(Bucket=bucket, Key='k')['Body'].read() == b'1'
+    refused('AccessDenied', wide.put_object, Bucket=bucket, Key='k')
+    narrow = role.s3(Policy=rights('s3:GetObject', 'arn:aws:s3:::%s/x' % bucket))
+    refused('AccessDenied', narrow.get_object, Bucket=bucket, Key='k')
+    refused('MalformedPolicyDocument', role.take, Policy='{}')
+    refused('PackedPolicyTooLarge', role.take, Policy=' ' * 2048 + '{}')
+
+
+def test_buckets_of_others_name_the_role(role, gateway, eve):
+    hers, name = client(gateway, 's3', eve), unique('hers')
+    hers.create_bucket(Bucket=name)
+    hers.put_object(Bucket=name, Key='k', Body=b'1')
+    role.allow('s3:GetObject', '*')
+    held = role.s3()
+    refused('AccessDenied', held.get_object, Bucket=name, Key='k')
+    for principal in [{'AWS': role.arn}, {'AWS': 'arn:aws:sts:::assumed-role/%s/tests' % role.name}, '*']:
+        hers.put_bucket_policy(Bucket=name, Policy=json.dumps({'Version': '2012-10-17', 'Statement': [
+            {'Effect': 'Allow', 'Principal': principal, 'Action': 's3:*', 'Resource': ['arn:aws:s3:::%s' % name, 'arn:aws:s3:::%s/*' % name]}]}))
+        assert held.get_object(Bucket=name, Key='k')['Body'].read() == b'1'
+        refused('AccessDenied', held.put_object, Bucket=name, Key='k')
+        refused('AccessDenied', held.list_objects_v2, Bucket=name)
+
+
+def test_who_takes_a_role(role, gateway, user, eve, bucket):
+    for other in (eve, user):
+        refused('AccessDenied', client(gateway, 'sts', other).assume_role, RoleArn=role.arn, RoleSessionName='tests')
+    refused('AccessDenied', role.sts.assume_role, RoleArn=role.arn + 'x', RoleSessionName='tests')
+    refused('ValidationError', role.take, DurationSeconds=7200)
+    refused('ValidationError', role.sts.assume_role, RoleArn='arn:aws:iam:::user/' + user.name, RoleSessionName='tests')
+    refused('NotImplemented', role.sts.get_session_token)
+    credentials = role.take()
+    # Sessions take no roles.
+    chained = client(gateway, 'sts', credentials=credentials)
+    refused('AccessDenied', chained.assume_role, RoleArn=role.arn, RoleSessionName='tests')
+    admin(role.cluster, 'role', 'modify', '--role-name', role.name, '--assume-role-policy-doc', trust(eve),
+          '--max-session-duration', '7200')
+    refused('AccessDenied', role.take)
+    client(gateway, 'sts', eve).assume_role(RoleArn=role.arn, RoleSessionName='tests', DurationSeconds=7200)
+
+
+def test_tokens_that_are_not_what_they_should_be(role, gateway, user, s3, bucket):
+    s3.put_object(Bucket=bucket, Key='k', Body=b'1')
+    role.allow('s3:GetObject', '*')
+    one, other = role.take(), role.take()
+
+    def code(expected, **changed):
+        refused(expected, client(gateway, 's3', credentials={**one, **changed}).get_object, Bucket=bucket, Key='k')
+    token = one['SessionToken']
+    code('InvalidToken', SessionToken=other['SessionToken'])
+    code('InvalidToken', SessionToken=token[:-8])
+    code('InvalidToken', SessionToken='x')
+    code('SignatureDoesNotMatch', SecretAccessKey=other['SecretAccessKey'])
+    code('SignatureDoesNotMatch', AccessKeyId=other['AccessKeyId'])
+    code('AccessDenied', SessionToken=None)
+    code('InvalidToken', AccessKeyId=user.access, SecretAccessKey=user.secret)
+    refused('AccessDenied', client(gateway, 's3', credentials=one, signature_version='s3').get_object, Bucket=bucket, Key='k')
+
+
+def test_presigned_urls_of_a_session(role, s3, bucket):
+    s3.put_object(Bucket=bucket, Key='k', Body=b'1')
+    role.allow('s3:GetObject', '*')
+    url = role.s3(DurationSeconds=900).generate_presigned_url('get_object', {'Bucket': bucket, 'Key': 'k'}, 3600)
+    assert urllib.request.urlopen(url, timeout=30).read() == b'1'
+    bare = '&'.join(p for p in url.split('&') if not p.lower().startswith('x-amz-security-token'))
+    assert bare != url
+    def answered(status, code, url):
+        with pytest.raises(urllib.error.HTTPError) as e:
+            urllib.request.urlopen(url, timeout=30)
+        text = e.value.read().decode()
+        assert e.value.code == status and '<Code>%s</Code>' % code in text, text
+    # The token is among what is signed.
+    answered(403, 'SignatureDoesNotMatch', bare)
+    answered(403, 'SignatureDoesNotMatch', url + '&x-amz-security-token=x')
+    admin_quiet(role.cluster, 'role', 'delete', '--role-name', role.name)
+    answered(400, 'InvalidToken', url)
+
+
+def test_iam_is_for_roles_of_ones_own(cluster, gateway, role, bob, eve):
+    iam, name = client(gateway, 'iam', bob), unique('own')
+    refused('AccessDenied', iam.list_roles)
+    admin(cluster, 'caps', 'add', '--uid', bob.name, '--caps', 'roles=read')
+    assert iam.list_roles()['Roles'] == []
+    made = {'RoleName': name, 'AssumeRolePolicyDocument': trust(eve)}
+    refused('AccessDenied', iam.create_role, **made)
+    assert admin(cluster, 'caps', 'add', '--uid', bob.name, '--caps', 'roles=*')['caps'] == 'roles=*'
+    refused('MalformedPolicyDocument', iam.create_role, **{**made, 'AssumeRolePolicyDocument': '{}'})
+    created = iam.create_role(**made)['Role']
+    assert created['AssumeRolePolicyDocument'] == json.loads(trust(eve))
+    assert admin(cluster, 'role', 'get', '--role-name', name)['Owner'] == bob.name
+    refused('EntityAlreadyExists', iam.create_role, **made)
+    assert iam.get_role(RoleName=name)['Role']['Arn'] == created['Arn'] == 'arn:aws:iam:::role/' + name
+    assert [r['RoleName'] for r in iam.list_roles()['Roles']] == [name]
+    # Another's is not there for him.
+    for call in (iam.get_role, iam.delete_role, iam.list_role_policies):
+        refused('NoSuchEntity', call, RoleName=role.name)
+    refused('NoSuchEntity', iam.put_role_policy, RoleName=role.name, PolicyName='p', PolicyDocument=rights('*', '*'))
+
+    iam.put_role_policy(RoleName=name, PolicyName='p', PolicyDocument=rights('s3:*', '*'))
+    assert iam.list_role_policies(RoleName=name)['PolicyNames'] == ['p']
+    assert iam.get_role_policy(RoleName=name, PolicyName='p')['PolicyDocument'] == json.loads(rights('s3:*', '*'))
+    credentials = client(gateway, 'sts', eve).assume_role(RoleArn=created['Arn'], RoleSessionName='tests')['Credentials']
+    held, bucket = client(gateway, 's3', credentials=credentials), unique('bobs')
+    held.create_bucket(Bucket=bucket)
+    assert bucket in [b['Name'] for b in client(gateway, 's3', bob).list_buckets()['Buckets']]
+    refused('AccessDenied', client(gateway, 'iam', credentials=credentials).list_roles)
+    iam.update_role(RoleName=name, MaxSessionDuration=7200)
+    assert iam.get_role(RoleName=name)['Role']['MaxSessionDuration'] == 7200
+    iam.update_assume_role_policy(RoleName=name, PolicyDocument=trust(bob))
+    refused('AccessDenied', client(gateway, 'sts', eve).assume_role, RoleArn=created['Arn'], RoleSessionName='tests')
+    refused('DeleteConflict', iam.delete_role, RoleName=name)
+    iam.delete_role_policy(RoleName=name, PolicyName='p')
+    refused('NoSuchEntity', iam.get_role_policy, RoleName=name, PolicyName='p')
+    refused('AccessDenied', held.list_buckets)
+    iam.delete_role(RoleName=name)
+    refused('InvalidToken', held.list_buckets)
+    refused('NotImplemented', iam.create_user, UserName='x')
+    # Nobody else has the name from then on, and so what policies say of it; who had it has.
+    admin(cluster, 'caps', 'add', '--uid', eve.name, '--caps', 'roles=*')
+    hers = client(gateway, 'iam', eve)
+    refused('EntityAlreadyExists', hers.create_role, **made)
+    policy = json.dumps({'Version': '2012-10-17', 'Statement': [
+        {'Effect': 'Allow', 'Principal': {'AWS': created['Arn']}, 'Action': 's3:*', 'Resource': 'arn:aws:s3:::%s/*' % bucket}]})
+    own = client(gateway, 's3', bob)
+    refused('MalformedPolicy', own.put_bucket_policy, Bucket=bucket, Policy=policy)
+    iam.create_role(**made)
+    own.put_bucket_policy(Bucket=bucket, Policy=policy)
+    iam.delete_role(RoleName=name)
+    forced = admin(cluster, 'role', 'create', '--role-name', name, '--uid', eve.name, '--assume-role-policy-doc', trust(bob), '--force')
+    assert forced['Owner'] == eve.name and [r['RoleName'] for r in hers.list_roles()['Roles']] == [name]
