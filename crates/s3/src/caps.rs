@@ -49,7 +49,11 @@ impl Caps {
 
 /// `roles=*`, `roles=read`, `roles=read, write`.
 fn parse(text: &str) -> Result<u8> {
-    let wrong = || Error::Invalid(format!("{text:?}: capabilities here are roles=read, roles=write and roles=*"));
+    let wrong = || {
+        Error::Invalid(format!(
+            "{text:?}: capabilities here are roles=read, roles=write and roles=*"
+        ))
+    };
     let (kind, what) = text.split_once('=').ok_or_else(wrong)?;
     if kind.trim() != "roles" {
         return Err(wrong());
@@ -88,7 +92,11 @@ impl<P: Pool> Accounts<P> {
         let at = row("z", user);
         for _ in 0..TRIES_MAX {
             let (there, raw, mut caps) = self.caps_seen(user).await?;
-            caps.roles = if gives { caps.roles | bits } else { caps.roles & !bits };
+            caps.roles = if gives {
+                caps.roles | bits
+            } else {
+                caps.roles & !bits
+            };
             let change = Change::default()
                 .expecting(&row("u", user), Some(&there))
                 .expecting(&at, raw.as_ref())
@@ -116,7 +124,14 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(bits), "{text}");
         }
-        for bad in ["", "roles", "roles=", "users=*", "roles=all", "roles=read;users=*"] {
+        for bad in [
+            "",
+            "roles",
+            "roles=",
+            "users=*",
+            "roles=all",
+            "roles=read;users=*",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

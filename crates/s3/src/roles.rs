@@ -180,7 +180,9 @@ impl<P: Pool> Accounts<P> {
                 ..Look::default()
             };
             let seen = self.pool.look(USERS, look).await?;
-            let missing = some.iter().find(|name| !seen.values.contains_key(&row("o", name)));
+            let missing = some
+                .iter()
+                .find(|name| !seen.values.contains_key(&row("o", name)));
             if let Some(name) = missing {
                 return Ok(Some(*name));
             }
@@ -255,7 +257,10 @@ impl<P: Pool> Accounts<P> {
         let prefix = names_prefix(owner);
         let rows = all_rows(&self.pool, USERS, &prefix).await?;
         let name = |at: &Bytes| String::from_utf8_lossy(&at[prefix.len()..]).into_owned();
-        Ok(rows.iter().map(|(at, state)| (name(at), state[..] == *THERE)).collect())
+        Ok(rows
+            .iter()
+            .map(|(at, state)| (name(at), state[..] == *THERE))
+            .collect())
     }
 
     /// Rows of the roles that are there, in the order of their names.
@@ -328,7 +333,9 @@ impl<P: Pool> Accounts<P> {
         let there = self.user(user).await?;
         let rows = self.rows_of(&self.names_of(user).await?).await?;
         let roles = rows.iter().filter_map(|(at, raw)| read(at, raw));
-        Ok(roles.filter(|r| r.owner == user && r.of == there.created).collect())
+        Ok(roles
+            .filter(|r| r.owner == user && r.of == there.created)
+            .collect())
     }
 
     /// Adds what goes with a user: his roles, each as it was seen, so that none is taken that another has made meanwhile. Who holds
@@ -369,6 +376,8 @@ impl<P: Pool> Accounts<P> {
                 other => other?,
             }
         }
-        Err(Error::Conflict("others make what tokens of sessions are sealed with"))
+        Err(Error::Conflict(
+            "others make what tokens of sessions are sealed with",
+        ))
     }
 }

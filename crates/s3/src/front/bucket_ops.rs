@@ -145,7 +145,10 @@ fn asked_with(input: &CreateBucketInput) -> Vec<Action> {
         actions.push(Action::PutBucketAcl);
     }
     if input.object_lock_enabled_for_bucket == Some(true) {
-        actions.extend([Action::PutBucketObjectLockConfiguration, Action::PutBucketVersioning]);
+        actions.extend([
+            Action::PutBucketObjectLockConfiguration,
+            Action::PutBucketVersioning,
+        ]);
     }
     actions
 }

@@ -61,7 +61,9 @@ fn asked(mut of: BTreeMap<String, String>) -> Done<Asked> {
     of.remove("Version");
     let known = ACTIONS.iter().find(|(name, _)| *name == action);
     let (operation, writes) = *known.ok_or_else(|| {
-        let why = format!("{action:?} is not built: roles and their policies are made, shown, changed and removed here");
+        let why = format!(
+            "{action:?} is not built: roles and their policies are made, shown, changed and removed here"
+        );
         refuse("NotImplemented", why)
     })?;
     let mut part = |name: &str| of.remove(name).ok_or_else(|| wrong(format!("{name} is missing")));
@@ -157,7 +159,9 @@ fn listed(roles: &[Role], max: usize) -> String {
         .collect();
     let more = shown.len() < roles.len();
     let marker = shown.last().filter(|_| more).map(|r| xml(&r.name));
-    let marker = marker.map(|m| format!("<Marker>{m}</Marker>")).unwrap_or_default();
+    let marker = marker
+        .map(|m| format!("<Marker>{m}</Marker>"))
+        .unwrap_or_default();
     format!("<Roles>{members}</Roles><IsTruncated>{more}</IsTruncated>{marker}")
 }
 
@@ -171,7 +175,11 @@ impl<P: Pool> Front<P> {
         let asked = asked(form)?;
         noted.lock().operation = Some(asked.operation.into());
         let caps = self.accounts.caps(user).await?;
-        let may = if asked.writes { caps.writes_roles() } else { caps.reads_roles() };
+        let may = if asked.writes {
+            caps.writes_roles()
+        } else {
+            caps.reads_roles()
+        };
         if !may {
             let why = "the user has not the capability for it: roles=read, roles=write or roles=*";
             return Err(refuse("AccessDenied", why));
@@ -213,7 +221,9 @@ impl<P: Pool> Front<P> {
         if asked.operation == "CreateRole" {
             Policy::of_trust(&asked.text).map_err(malformed)?;
             let longest = asked.longest.unwrap_or(SESSION_DEFAULT);
-            let made = self.accounts.create_role(&asked.role, user, &asked.text, longest, false);
+            let made = self
+                .accounts
+                .create_role(&asked.role, user, &asked.text, longest, false);
             let role = made.await.map_err(of_store)?;
             return Ok(format!("<Role>{}</Role>", described(&role)));
         }
@@ -259,7 +269,9 @@ fn change(role: &mut Role, asked: &Asked) -> crate::Result<()> {
             role.trust.clone_from(&asked.text);
             Ok(())
         }
-        _ => asked.longest.map_or(Ok(()), |longest| role.set_session_max(longest)),
+        _ => asked
+            .longest
+            .map_or(Ok(()), |longest| role.set_session_max(longest)),
     }
 }
 
@@ -281,9 +293,13 @@ mod tests {
 
     #[test]
     fn forms_are_read_as_a_whole() {
-        let made = form("Action=CreateRole&RoleName=r&Path=%2F&AssumeRolePolicyDocument=x&MaxSessionDuration=7200");
+        let made =
+            form("Action=CreateRole&RoleName=r&Path=%2F&AssumeRolePolicyDocument=x&MaxSessionDuration=7200");
         let made = made.unwrap();
-        assert_eq!((made.operation, made.writes, made.longest), ("CreateRole", true, Some(7200)));
+        assert_eq!(
+            (made.operation, made.writes, made.longest),
+            ("CreateRole", true, Some(7200))
+        );
         assert_eq!((made.role.as_str(), made.text.as_str()), ("r", "x"));
         let page = form("Action=ListRoles&MaxItems=1000000&Marker=a").unwrap();
         assert_eq!((page.max, page.after.as_str(), page.writes), (PAGE, "a", false));
@@ -293,8 +309,14 @@ mod tests {
             ("Action=CreateAccessKey", "NotImplemented"),
             ("Action=GetRole", "ValidationError"),
             ("Action=GetRole&RoleName=r&Path=x", "ValidationError"),
-            ("Action=CreateRole&RoleName=r&AssumeRolePolicyDocument=x&Path=%2Fa%2F", "ValidationError"),
-            ("Action=CreateRole&RoleName=r&AssumeRolePolicyDocument=x&MaxSessionDuration=x", "ValidationError"),
+            (
+                "Action=CreateRole&RoleName=r&AssumeRolePolicyDocument=x&Path=%2Fa%2F",
+                "ValidationError",
+            ),
+            (
+                "Action=CreateRole&RoleName=r&AssumeRolePolicyDocument=x&MaxSessionDuration=x",
+                "ValidationError",
+            ),
             ("Action=PutRolePolicy&RoleName=r&PolicyName=p", "ValidationError"),
         ] {
             assert_eq!(form(bad), Err(code.into()), "{bad}");
@@ -315,9 +337,17 @@ mod tests {
         };
         let roles = [role("a"), role("b")];
         let first = listed(&roles, 1);
-        assert!(first.contains("<Marker>a</Marker>") && first.contains("<IsTruncated>true"), "{first}");
-        assert!(first.contains("<AssumeRolePolicyDocument>%7B%22a%22%3A%201%7D</"), "{first}");
+        assert!(
+            first.contains("<Marker>a</Marker>") && first.contains("<IsTruncated>true"),
+            "{first}"
+        );
+        assert!(
+            first.contains("<AssumeRolePolicyDocument>%7B%22a%22%3A%201%7D</"),
+            "{first}"
+        );
         let all = listed(&roles, 2);
-        assert!(all.contains("<RoleName>b</") && all.contains("<IsTruncated>false") && !all.contains("Marker"));
+        assert!(
+            all.contains("<RoleName>b</") && all.contains("<IsTruncated>false") && !all.contains("Marker")
+        );
     }
 }

@@ -76,7 +76,9 @@ fn said<T>(req: &S3Request<T>, now_ms: u64) -> BTreeMap<Key, String> {
     };
     let user = who(req);
     // As AWS has it: a session is asked for by its role.
-    let principal = session(req).map(|s| role_arn(&s.role)).or_else(|| user.map(user_arn));
+    let principal = session(req)
+        .map(|s| role_arn(&s.role))
+        .or_else(|| user.map(user_arn));
     let peer = req.extensions.get::<Peer>();
     let seconds = (now_ms / 1000).to_string();
     let values = [

@@ -31,7 +31,9 @@ impl<P: Pool> Front<P> {
             return Err(malformed(format!("there is no user {user}, who is a principal")));
         }
         if let Some(role) = self.accounts.missing_role(policy.roles()).await? {
-            return Err(malformed(format!("there is no role {role}, which is a principal")));
+            return Err(malformed(format!(
+                "there is no role {role}, which is a principal"
+            )));
         }
         for _ in 0..TRIES_MAX {
             let known = self.own(&req, bucket).await?;

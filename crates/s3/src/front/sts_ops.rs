@@ -194,7 +194,9 @@ impl<P: Pool> Front<P> {
         let role = self.trusted(user, &asked.role, values).await?;
         if asked.seconds > role.session_max {
             let most = role.session_max;
-            return Err(wrong(format!("sessions of this role last {most} seconds at most")));
+            return Err(wrong(format!(
+                "sessions of this role last {most} seconds at most"
+            )));
         }
         let claim = Claim {
             role: role.name,

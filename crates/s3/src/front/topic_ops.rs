@@ -256,7 +256,9 @@ impl<P: Pool> Front<P> {
 /// For fuzzing: whether a form is taken.
 #[cfg(feature = "testing")]
 pub(super) fn takes(input: &[u8]) -> bool {
-    let taken = super::signed_form::fields(input).ok().and_then(|of| asked(of).ok());
+    let taken = super::signed_form::fields(input)
+        .ok()
+        .and_then(|of| asked(of).ok());
     match taken {
         Some(Asked::Create { name, attributes: of }) => {
             check_name(&name).is_ok() && attributes(&of, Default::default(), &Endpoints::default()).is_ok()
@@ -356,7 +358,12 @@ mod tests {
             hidden("https://u:p@w@h:1/a@b"),
             ("https://***@h:1/a@b".into(), true)
         );
-        let text = result(Service::Sns, "GetTopicAttributes", &shown(&topic, Queue::default()), "r");
+        let text = result(
+            Service::Sns,
+            "GetTopicAttributes",
+            &shown(&topic, Queue::default()),
+            "r",
+        );
         assert!(text.contains("<value>http://h/?a&amp;b</value>") && text.contains("<value>&lt;</value>"));
         let leaves = [
             ("key", super::super::raw::Leaf::Text),

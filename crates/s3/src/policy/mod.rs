@@ -20,6 +20,4 @@ pub use actions::Action;
 pub use condition::seconds;
 pub use keys::Key;
 pub use pattern::VALUE_MAX;
-pub use statement::{
-    Policy, Request, Verdict, role_arn, role_of, session_arn, session_principal, user_arn,
-};
+pub use statement::{Policy, Request, Verdict, role_arn, role_of, session_arn, session_principal, user_arn};

@@ -133,7 +133,9 @@ fn names_role(users: &BTreeSet<String>, user: &str) -> bool {
 
 /// The role of a principal that is one, or a session of one.
 fn role_in(principal: &str) -> Option<&str> {
-    let session = principal.strip_prefix(SESSION).and_then(|rest| rest.split_once('/'));
+    let session = principal
+        .strip_prefix(SESSION)
+        .and_then(|rest| rest.split_once('/'));
     principal.strip_prefix(ROLE).or(session.map(|(role, _)| role))
 }
 

@@ -570,7 +570,10 @@ fn roles_and_their_sessions_are_principals() {
         assert_eq!(of(by_session.clone(), other), Verdict::Silent, "{other}");
         assert_eq!(of(by_role.clone(), other), Verdict::Silent, "{other}");
     }
-    assert_eq!(of(json!({"AWS": ALICE}), "assumed-role/alice/alice"), Verdict::Silent);
+    assert_eq!(
+        of(json!({"AWS": ALICE}), "assumed-role/alice/alice"),
+        Verdict::Silent
+    );
     let policy = parsed(with(json!({"Principal": by_role}))).unwrap();
     assert_eq!(policy.users().into_iter().collect::<Vec<_>>(), ["alice"]);
     assert_eq!(policy.roles().into_iter().collect::<Vec<_>>(), ["r"]);
@@ -594,12 +597,17 @@ fn a_user_is_denied_by_name_in_his_roles_too() {
     let denies = |principals: Value, user: &str| {
         let mut statement = with(principals);
         statement["Effect"] = "Deny".into();
-        parsed(statement).unwrap().denies_named(&get("k", Some("assumed-role/r/se")), user)
+        parsed(statement)
+            .unwrap()
+            .denies_named(&get("k", Some("assumed-role/r/se")), user)
     };
     let named = json!({"Principal": {"AWS": ALICE}});
     assert!(denies(named.clone(), "alice"));
     assert!(!denies(named.clone(), "bob"));
-    assert!(!denies(json!({"Principal": null, "NotPrincipal": {"AWS": "arn:aws:iam:::role/r"}}), "alice"));
+    assert!(!denies(
+        json!({"Principal": null, "NotPrincipal": {"AWS": "arn:aws:iam:::role/r"}}),
+        "alice"
+    ));
     let allows = parsed(with(named)).unwrap();
     assert!(!allows.denies_named(&get("k", Some("assumed-role/r/se")), "alice"));
 }
@@ -607,7 +615,8 @@ fn a_user_is_denied_by_name_in_his_roles_too() {
 #[test]
 fn who_may_take_a_role_is_said_by_a_policy_of_one_action() {
     let of = |changes: Value| {
-        let mut statement = json!({"Effect": "Allow", "Principal": {"AWS": ALICE}, "Action": "sts:AssumeRole"});
+        let mut statement =
+            json!({"Effect": "Allow", "Principal": {"AWS": ALICE}, "Action": "sts:AssumeRole"});
         for (name, value) in changes.as_object().unwrap() {
             statement[name] = value.clone();
         }

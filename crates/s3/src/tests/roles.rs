@@ -36,7 +36,10 @@ fn roles_are_of_the_user_who_was_there() {
             made.map(drop)
         };
         let nobody = TRUST.replace("bob", "nobody");
-        let large = TRUST.replace("{\"Effect", &format!("{{\"Sid\": \"{}\", \"Effect", "s".repeat(5000)));
+        let large = TRUST.replace(
+            "{\"Effect",
+            &format!("{{\"Sid\": \"{}\", \"Effect", "s".repeat(5000)),
+        );
         for (name, trust, longest) in [
             ("a/b", TRUST, 3600),
             ("", TRUST, 3600),
@@ -65,7 +68,10 @@ fn roles_are_of_the_user_who_was_there() {
         accounts.remove_role("r", |_| Ok(())).await.unwrap();
         // The name is not the later user's, either.
         assert_eq!(create("r", TRUST, 3600).await, Err(Error::RoleNameHeld));
-        accounts.create_role("r", "alice", TRUST, 3600, true).await.unwrap();
+        accounts
+            .create_role("r", "alice", TRUST, 3600, true)
+            .await
+            .unwrap();
         assert_ne!(accounts.role_of("r", "alice").await.unwrap().id, made.id);
     })
     .unwrap();
@@ -94,7 +100,10 @@ fn a_name_stays_its_owners() {
         accounts.remove_role("r", |_| Ok(())).await.unwrap();
         create("r", "bob", true).await.unwrap();
         assert_eq!(create("r", "alice", true).await, Err(Error::RoleExists));
-        assert_eq!((names("alice").await, names("bob").await), (vec![], vec!["b".into(), "r".into()]));
+        assert_eq!(
+            (names("alice").await, names("bob").await),
+            (vec![], vec!["b".into(), "r".into()])
+        );
         // A row that cannot be read hides no other, and goes with nobody.
         let at = accounts::row("o", "b");
         let odd = crate::rados::Change::default().setting(&at, "odd".into());
@@ -144,13 +153,21 @@ fn policies_of_a_role_have_bounds() {
     io::task::block_on(async {
         let pool = Fake::new(8);
         let accounts = accounts_of(&pool).await;
-        accounts.create_role("r", "alice", TRUST, 3600, false).await.unwrap();
+        accounts
+            .create_role("r", "alice", TRUST, 3600, false)
+            .await
+            .unwrap();
         let put = async |name: &str, text: &str| -> Result<()> {
-            let changed = accounts.change_role("r", |role| role.put_policy(name, text)).await;
+            let changed = accounts
+                .change_role("r", |role| role.put_policy(name, text))
+                .await;
             changed.map(drop)
         };
         let good = allowing("s3:GetObject", "*");
-        let large = good.replace("{\"Effect", &format!("{{\"Sid\": \"{}\", \"Effect", "s".repeat(11 << 10)));
+        let large = good.replace(
+            "{\"Effect",
+            &format!("{{\"Sid\": \"{}\", \"Effect", "s".repeat(11 << 10)),
+        );
         for (name, text) in [
             ("a/b", good.as_str()),
             ("p", "{}"),
@@ -223,7 +240,10 @@ fn gateways_seal_with_the_same() {
         let pool = Fake::new(10);
         let accounts = accounts_of(&pool).await;
         let other = Accounts::new(pool.clone(), pool.clock());
-        assert!(accounts.key_or_sealing("ASIAX").await.unwrap().1.is_none(), "made unasked");
+        assert!(
+            accounts.key_or_sealing("ASIAX").await.unwrap().1.is_none(),
+            "made unasked"
+        );
         let (one, second) = tokio::join!(accounts.sealing(), other.sealing());
         let (one, second) = (one.unwrap(), second.unwrap());
         assert!(one == second);
@@ -240,7 +260,10 @@ fn a_session_does_what_its_policies_let_it_and_no_more() {
     io::task::block_on(async {
         let pool = Fake::new(11);
         let accounts = accounts_of(&pool).await;
-        accounts.create_role("r", "alice", TRUST, 3600, false).await.unwrap();
+        accounts
+            .create_role("r", "alice", TRUST, 3600, false)
+            .await
+            .unwrap();
         let mut role = accounts.role_of("r", "alice").await.unwrap();
         let asked = |action, key| Request {
             action,
@@ -257,11 +280,23 @@ fn a_session_does_what_its_policies_let_it_and_no_more() {
             [&get, &put, &other].map(|asked| session.allows(asked))
         };
         assert_eq!(may(&role, ""), [false; 3], "without policies");
-        assert_eq!(may(&role, &allowing("*", "*")), [false; 3], "a session's policy gives nothing");
-        role.put_policy("read", &allowing("s3:GetObject", "arn:aws:s3:::b/*")).unwrap();
+        assert_eq!(
+            may(&role, &allowing("*", "*")),
+            [false; 3],
+            "a session's policy gives nothing"
+        );
+        role.put_policy("read", &allowing("s3:GetObject", "arn:aws:s3:::b/*"))
+            .unwrap();
         assert_eq!(may(&role, ""), [true, false, true]);
-        assert_eq!(may(&role, &allowing("*", "*")), [true, false, true], "it does not widen");
-        assert_eq!(may(&role, &allowing("*", "arn:aws:s3:::b/k")), [true, false, false]);
+        assert_eq!(
+            may(&role, &allowing("*", "*")),
+            [true, false, true],
+            "it does not widen"
+        );
+        assert_eq!(
+            may(&role, &allowing("*", "arn:aws:s3:::b/k")),
+            [true, false, false]
+        );
         assert_eq!(may(&role, &allowing("s3:PutObject", "*")), [false; 3]);
         assert_eq!(may(&role, "no policy"), [false; 3]);
         let deny = allowing("s3:GetObject", "arn:aws:s3:::b/x").replace("Allow", "Deny");
@@ -283,7 +318,10 @@ fn capabilities_are_of_the_user_who_was_there() {
         let read = accounts.change_caps("alice", "roles=read", true).await.unwrap();
         assert!(read.reads_roles() && !read.writes_roles());
         let all = accounts.change_caps("alice", "roles=*", true).await.unwrap();
-        assert_eq!((all.text(), accounts.caps("alice").await.unwrap()), ("roles=*", all));
+        assert_eq!(
+            (all.text(), accounts.caps("alice").await.unwrap()),
+            ("roles=*", all)
+        );
         let less = accounts.change_caps("alice", "roles=write", false).await.unwrap();
         assert_eq!(less.text(), "roles=read");
         let at = accounts::row("z", "alice");

@@ -87,7 +87,10 @@ async fn apply_policy(admin: &Admin, command: &RolePolicyCommand) -> Result<Valu
         }
         RolePolicyCommand::Get { which } => {
             let role = accounts.any_role(&which.role.role_name).await?;
-            let text = role.policies.get(&which.policy_name).ok_or(S3Error::NoSuchRolePolicy)?;
+            let text = role
+                .policies
+                .get(&which.policy_name)
+                .ok_or(S3Error::NoSuchRolePolicy)?;
             Ok(json!({"PolicyName": which.policy_name, "PolicyDocument": text}))
         }
         RolePolicyCommand::List { which } => {
@@ -97,7 +100,10 @@ async fn apply_policy(admin: &Admin, command: &RolePolicyCommand) -> Result<Valu
         }
         RolePolicyCommand::Delete { which } => {
             let changed = accounts.change_role(&which.role.role_name, |role| {
-                role.policies.remove(&which.policy_name).map(drop).ok_or(S3Error::NoSuchRolePolicy)
+                role.policies
+                    .remove(&which.policy_name)
+                    .map(drop)
+                    .ok_or(S3Error::NoSuchRolePolicy)
             });
             changed.await.map(|_| Value::Null)
         }
