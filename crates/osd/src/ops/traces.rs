@@ -135,7 +135,7 @@ impl Trace {
             words("ceph.client", self.client.to_string()),
             words("ceph.client.address", self.addr.place_and_nonce()),
             number("ceph.tid", self.tid),
-            words("ceph.op", self.op),
+            words("ceph.op", self.op.to_ascii_lowercase()),
             number("ceph.op.count", self.ops),
             words("ceph.op.kind", if self.is_write { "write" } else { "read" }),
             number("ceph.op.bytes", self.passed.bytes),
