@@ -57,6 +57,8 @@ pub struct InFlight {
     image: Option<images::Key>,
     /// What was charged for a read, where it is limited.
     pub charged: Option<qos::Charged>,
+    /// It goes ahead of others, within a reservation.
+    pub ahead: bool,
 }
 
 /// An answer to [`Event::Fetched`](crate::event::Event::Fetched), on its way back into the loop.
@@ -227,6 +229,7 @@ impl Osd {
                     listed: None,
                     image: None,
                     charged: None,
+                    ahead: false,
                 };
                 self.on_message(conn, msg, Permit::new(in_flight));
             }
@@ -259,6 +262,9 @@ impl Osd {
             self.meters.osd.answered(op.flags, op.in_bytes, out_bytes, took);
             if let Some(charged) = op.charged {
                 self.qos.answered(charged, out_bytes);
+            }
+            if op.ahead {
+                self.qos.limits.shares.answered(now, took);
             }
             if self.stages.is_on() {
                 self.count_stages(op, permit, u64::from(op.in_bytes) + out_bytes, now);

@@ -82,7 +82,9 @@ fn end_forced(state: &ClusterState, stats: &ClusterStats, to: &mut Changes) {
 fn end_limits(state: &ClusterState, to: &mut Changes) {
     for subject in state.qos().keys() {
         if subject.pool().is_some_and(|id| state.osdmap.pool(id).is_none()) {
-            to.push(subject.change(&Limits::default()));
+            for change in subject.changes(&Limits::default()) {
+                to.push(change);
+            }
         }
     }
 }

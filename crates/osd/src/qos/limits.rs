@@ -1,6 +1,7 @@
 //! The limits that there are, with this OSD's share of each, and which of them an operation falls under.
 
 use crate::qos::bucket::{Bucket, Cost};
+use crate::qos::shares::Shares;
 use cluster::ImageKey;
 use cluster::image_of;
 use cluster::qos::{Limits as Words, Subject};
@@ -13,15 +14,24 @@ pub type LimitId = u64;
 
 /// Those that an operation falls under: its image's, its namespace's, its pool's, its user's. 0: none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Ids([LimitId; 4]);
+pub struct Ids {
+    named: [LimitId; 4],
+    /// It has no reservation, or not enough, while somebody who has one is at work: it shares what is left ([`Shares`]).
+    other: bool,
+}
 
 impl Ids {
     pub fn is_empty(&self) -> bool {
-        self.0 == [0; 4]
+        *self == Self::default()
+    }
+
+    /// What it falls under whoever else is at work.
+    pub fn always(self) -> Self {
+        Self { other: false, ..self }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = LimitId> + use<> {
-        self.0.into_iter().filter(|id| *id != 0)
+        self.named.into_iter().filter(|id| *id != 0)
     }
 }
 
@@ -31,6 +41,8 @@ pub struct Limit {
     words: Words,
     pub share: f64,
     pub buckets: Vec<Bucket>,
+    /// What goes ahead of others.
+    pub reserved: Vec<Bucket>,
     /// Somebody waits for it: who comes now does not go before.
     pub short: bool,
     /// Operations that were let through, and how often one was held back.
@@ -38,6 +50,8 @@ pub struct Limit {
     pub held: u64,
     /// Let through although there were no tokens: the client cannot be held, or too much is held already.
     pub unheld: u64,
+    /// Of those that were let through, the ones that went ahead of others.
+    pub ahead: u64,
 }
 
 /// Images of one namespace; with the pool that holds the header.
@@ -58,6 +72,8 @@ pub struct Limits {
     pools: BTreeMap<PoolId, OfPool>,
     users: BTreeMap<AuthName, LimitId>,
     last: LimitId,
+    /// What is left for those who have no reservation.
+    pub shares: Shares,
 }
 
 /// Where an operation's object is.
@@ -98,6 +114,7 @@ impl Limits {
             self.index(id, &limit);
             self.all.insert(id, limit);
         }
+        self.shares.set(self.all.values().any(|l| !l.reserved.is_empty()));
     }
 
     fn index(&mut self, id: LimitId, limit: &Limit) {
@@ -135,12 +152,12 @@ impl Limits {
                 let (header, limit) = images.get(id)?;
                 (pool.unwrap_or(place.pool) == *header).then_some(*limit)
             });
-            ids.0[0] = named.unwrap_or(0);
-            ids.0[1] = of.namespaces.get(place.namespace).copied().unwrap_or(0);
-            ids.0[2] = of.own;
+            ids.named[0] = named.unwrap_or(0);
+            ids.named[1] = of.namespaces.get(place.namespace).copied().unwrap_or(0);
+            ids.named[2] = of.own;
         }
         if !self.users.is_empty() {
-            ids.0[3] = self.users.get(user).copied().unwrap_or(0);
+            ids.named[3] = self.users.get(user).copied().unwrap_or(0);
         }
         ids
     }
@@ -157,6 +174,39 @@ impl Limits {
         }
     }
 
+    /// What an operation falls under now, and whether it goes ahead of others: within one of its reservations, of which it
+    /// takes its tokens.
+    pub fn class(&mut self, ids: Ids, cost: &Cost, now: Duration) -> (Ids, bool) {
+        if !self.shares.is_on() || cost.ops == 0 {
+            return (ids, false);
+        }
+        if self.take_reserved(ids, cost, now) {
+            self.shares.goes_ahead(now);
+            return (ids, true);
+        }
+        let other = self.shares.is_holding();
+        if !other {
+            self.shares.charge(cost, now);
+        }
+        (Ids { other, ..ids }, false)
+    }
+
+    fn take_reserved(&mut self, ids: Ids, cost: &Cost, now: Duration) -> bool {
+        for id in ids.iter() {
+            let Some(limit) = self.all.get_mut(&id).filter(|l| !l.reserved.is_empty()) else {
+                continue;
+            };
+            if limit.reserved.iter_mut().all(|b| b.wait(now).is_zero()) {
+                for bucket in &mut limit.reserved {
+                    bucket.take(cost.of(bucket.kind).unwrap_or(0.0));
+                }
+                limit.ahead += 1;
+                return true;
+            }
+        }
+        false
+    }
+
     /// How long until this may go; those that keep it are marked short. Zero: now. `new`: it waits behind those that wait
     /// already.
     pub fn wait(&mut self, ids: Ids, cost: &Cost, new: bool, now: Duration) -> Duration {
@@ -168,6 +218,9 @@ impl Limits {
             behind |= limit.short && limit.counts(cost);
             longest = longest.max(wait);
         });
+        if ids.other {
+            longest = longest.max(self.shares.wait(new, now));
+        }
         match new && behind && longest.is_zero() {
             true => Duration::from_nanos(1),
             false => longest,
@@ -176,15 +229,34 @@ impl Limits {
 
     pub fn nobody_is_short(&mut self) {
         self.all.values_mut().for_each(|l| l.short = false);
+        self.shares.nobody_is_short();
     }
 
-    pub fn charge(&mut self, ids: Ids, cost: &Cost) {
+    pub fn charge(&mut self, ids: Ids, cost: &Cost, now: Duration) {
         self.each(ids, |limit| limit.take(cost, 1.0));
+        if ids.other {
+            self.shares.charge(cost, now);
+        }
     }
 
     /// It is not spent after all.
     pub fn refund(&mut self, ids: Ids, cost: &Cost) {
         self.each(ids, |limit| limit.take(cost, -1.0));
+        if ids.other {
+            self.shares.refund(cost);
+        }
+    }
+
+    /// An operation was held back.
+    pub fn held(&mut self, ids: Ids) {
+        self.each(ids, |limit| limit.held += 1);
+        self.shares.held += u64::from(ids.other);
+    }
+
+    /// One was let through although there were no tokens.
+    pub fn unheld(&mut self, ids: Ids) {
+        self.each(ids, |limit| limit.unheld += 1);
+        self.shares.unheld += u64::from(ids.other);
     }
 
     /// So many bytes were read where others had been charged.
@@ -217,7 +289,11 @@ impl Limits {
         let limits = ids.iter().filter_map(|id| self.all.get(&id));
         let buckets = limits.flat_map(|l| &l.buckets);
         let all = buckets.filter_map(|b| Some(b.seconds_of(cost.of(b.kind)?)));
-        all.fold(0.0, f64::max)
+        let others = match ids.other {
+            true => self.shares.seconds_of(cost),
+            false => 0.0,
+        };
+        all.fold(others, f64::max)
     }
 }
 
@@ -231,8 +307,12 @@ impl Limit {
         let buckets = words
             .rates()
             .flat_map(|(kind, rate)| Bucket::of(kind, rate, share, now));
+        let reserved = words
+            .reserves()
+            .map(|(kind, amount)| Bucket::reserved(kind, amount, share, now));
         Self {
             buckets: buckets.collect(),
+            reserved: reserved.collect(),
             subject,
             words,
             share,
@@ -240,6 +320,7 @@ impl Limit {
             served: 0,
             held: 0,
             unheld: 0,
+            ahead: 0,
         }
     }
 
@@ -254,10 +335,16 @@ impl Limit {
                 bucket.inherit(old);
             }
         }
+        for bucket in &mut new.reserved {
+            if let Some(old) = self.reserved.iter().find(|b| b.kind == bucket.kind) {
+                bucket.inherit(old);
+            }
+        }
         Self {
             served: self.served,
             held: self.held,
             unheld: self.unheld,
+            ahead: self.ahead,
             ..new
         }
     }

@@ -90,8 +90,9 @@ pub struct Arrival<'a> {
     pub named: SPgId,
     pub era: Era,
     pub object: &'a HObject,
-    /// What it falls under; none: it is not limited.
+    /// What it falls under whoever else is at work; none: it is not limited.
     pub ids: Ids,
+    /// Of no operations: it is none of those that are limited.
     pub cost: Cost,
     pub writes: bool,
     /// The client knows what BLOCK means.
@@ -102,6 +103,8 @@ pub struct Arrival<'a> {
 pub enum Verdict {
     /// It goes on.
     Go,
+    /// It goes on, within a reservation: what it takes from now on decides what is left for others.
+    Ahead,
     /// It is dropped: its client holds the object, or will.
     Drop,
     /// It is dropped, and its client is told so under this number.
@@ -161,18 +164,22 @@ impl Table {
 
     pub fn arrive(&mut self, a: &Arrival<'_>, limits: &mut Limits, now: Duration) -> Verdict {
         if let Some(id) = self.find(a)
-            && let Some(verdict) = self.again(id, a, limits)
+            && let Some(verdict) = self.again(id, a, limits, now)
         {
             return verdict;
         }
-        if a.ids.is_empty() {
+        let (ids, ahead) = limits.class(a.ids, &a.cost, now);
+        if ids.is_empty() {
             return Verdict::Go;
         }
-        let wait = limits.wait(a.ids, &a.cost, true, now);
+        let wait = limits.wait(ids, &a.cost, true, now);
         if wait.is_zero() {
-            limits.charge(a.ids, &a.cost);
-            limits.count(a.ids, |l| l.served += 1);
-            return Verdict::Go;
+            limits.charge(ids, &a.cost, now);
+            limits.count(ids, |l| l.served += 1);
+            return match ahead {
+                true => Verdict::Ahead,
+                false => Verdict::Go,
+            };
         }
         // A second record of an object whose tokens are being claimed would share its name.
         let known = self.find(a);
@@ -180,43 +187,48 @@ impl Table {
             self.end(id, limits);
         }
         if !a.can_be_held || !self.has_room(a) {
-            limits.charge(a.ids, &a.cost);
-            limits.count(a.ids, |l| {
-                l.served += 1;
-                l.unheld += 1;
-            });
+            limits.charge(ids, &a.cost, now);
+            limits.count(ids, |l| l.served += 1);
+            limits.unheld(ids);
             return Verdict::Go;
         }
-        limits.count(a.ids, |l| l.held += 1);
-        Verdict::Block(self.hold(a, wait, now))
+        limits.held(ids);
+        Verdict::Block(self.hold(a, ids, wait, now))
     }
 
     /// An operation on an object of which there is a record; None: that does not speak for it.
-    fn again(&mut self, id: u64, a: &Arrival<'_>, limits: &mut Limits) -> Option<Verdict> {
+    fn again(
+        &mut self,
+        id: u64,
+        a: &Arrival<'_>,
+        limits: &mut Limits,
+        now: Duration,
+    ) -> Option<Verdict> {
         let record = self.records.get_mut(&id)?;
+        let ids = record.ids;
+        let same = a.cost.ops > 0 && a.ids == ids.always();
         match &mut record.phase {
             Phase::Waits => {
                 let with = record.cost.plus(a.cost);
-                let same = a.ids == record.ids;
-                if same && limits.seconds_of(a.ids, &with) <= BATCH_SECONDS {
+                if same && limits.seconds_of(ids, &with) <= BATCH_SECONDS {
                     record.cost = with;
                 }
-                limits.count(a.ids, |l| l.held += 1);
+                limits.held(if same { ids } else { a.ids });
                 Some(Verdict::Drop)
             }
             Phase::Granted | Phase::Leaves => Some(Verdict::Drop),
             Phase::Open { left, unspent, .. } => {
-                if a.ids != record.ids {
+                if !same {
                     return None;
                 }
                 // What comes may be more than what was counted when it came first.
-                limits.charge(a.ids, &a.cost.less(unspent));
+                limits.charge(ids, &a.cost.less(unspent), now);
                 *unspent = unspent.less(&a.cost);
                 *left = left.saturating_sub(1);
                 if *left == 0 {
                     self.end(id, limits);
                 }
-                limits.count(a.ids, |l| l.served += 1);
+                limits.count(ids, |l| l.served += 1);
                 Some(Verdict::Go)
             }
         }
@@ -232,7 +244,7 @@ impl Table {
             && self.names + name <= ALL_NAMES_MAX
     }
 
-    fn hold(&mut self, a: &Arrival<'_>, wait: Duration, now: Duration) -> u64 {
+    fn hold(&mut self, a: &Arrival<'_>, ids: Ids, wait: Duration, now: Duration) -> u64 {
         self.last += 1;
         let id = self.last;
         // Nothing of the message that it came with.
@@ -247,7 +259,7 @@ impl Table {
             pg: a.pg,
             object,
             era: a.era,
-            ids: a.ids,
+            ids,
             writes: a.writes,
             cost: a.cost,
             acked: false,
@@ -339,7 +351,7 @@ impl Table {
                 stopped.push_back(flow);
                 continue;
             }
-            limits.charge(record.ids, &record.cost);
+            limits.charge(record.ids, &record.cost, now);
             record.phase = Phase::Granted;
             self.unqueue(flow, id);
             if self.flows.contains_key(&flow) {

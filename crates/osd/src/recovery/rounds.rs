@@ -57,6 +57,7 @@ impl Osd {
         }
         let profile = self.recovery_profile();
         let wall = self.clock.wall();
+        self.recovery.pace.at_most(self.qos.sixteenths());
         match profile {
             Profile::Urgent => self.recovery.pace.step_regardless(now, profile.rate()),
             _ if self.recovery.pace.step(now, wall, &self.clients, profile.rate()) => {}

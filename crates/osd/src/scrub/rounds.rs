@@ -41,6 +41,7 @@ impl Osd {
         }
         self.scrubs.next = Some(now + STEP);
         let (wall, rate) = (self.clock.wall(), self.scrub_rate());
+        self.scrubs.pace.at_most(self.qos.sixteenths());
         if self.scrubs.pace.step(now, wall, &self.clients, rate) {
             self.grant_scrubs();
         }
