@@ -220,7 +220,10 @@ fn beyond_his_reservation_he_is_one_of_the_others() {
     let mut limits = Limits::default();
     limits.set(reserved(10), |_| 1.0, now);
     let his = ids(&limits, "rbd_data.10ab.0");
-    let mut ahead = |limits: &mut Limits, now| (0..30).filter(|_| limits.class(his, &WRITE, now).1).count();
+    let ahead = |limits: &mut Limits, now: Duration| {
+        let goes = (0..30).filter(|_| limits.class(his, &WRITE, now).1);
+        goes.count()
+    };
     assert_eq!(ahead(&mut limits, now), 10);
     assert_eq!(ahead(&mut limits, now + Duration::from_millis(500)), 5);
     assert_eq!(ahead(&mut limits, now + Duration::from_secs(60)), 10, "no more is kept");

@@ -38,6 +38,19 @@ fn of_pools_namespaces_and_users() {
         "{text}"
     );
 
+    // A reservation is one more amount, and can be taken away alone.
+    run(c, set("pool", "p", &["iops_reserve=90", "bps_reserve=2M"]), 0, "");
+    let all = c.json(r#"{"prefix":"qos ls"}"#);
+    let reserved = (&all[0]["iops_reserve"], &all[0]["bps_reserve"], &all[0]["iops_limit"]);
+    assert_eq!(reserved, (&json!(90), &json!(2 << 20), &json!(500)));
+    let text = c.text(r#"{"prefix":"qos ls"}"#);
+    assert!(text.contains(" iops_reserve=90 bps_reserve=2 MiB\n"), "{text}");
+    let too_much = set("pool", "p", &["iops_reserve=501"]);
+    run(c, too_much, -22, "iops_reserve is above iops_limit");
+    let kinds = ["iops_reserve", "bps_reserve"];
+    let rm = json!({"prefix": "qos rm", "what": "pool", "who": "p", "kinds": kinds});
+    run(c, rm, 0, "");
+
     for (command, code, status) in [
         (set("pool", "q", &["iops_limit=5"]), -2, "unrecognized pool 'q'"),
         (set("pool", "p", &["iops=5"]), -22, "there is no limit iops"),
