@@ -237,14 +237,15 @@ fn beyond_his_reservation_he_is_one_of_the_others() {
     assert!(!limits.class(other, &WRITE, now).0.is_empty());
 }
 
-/// Drives it for so long with operations that go ahead, each 1 ms after the other.
+/// Drives it for so long with operations that go ahead, each 1 ms after the other. The least part that others had.
 fn drive(s: &mut Shares, now: &mut Duration, long: Duration, took: impl Fn(&Shares) -> Duration) -> f64 {
     let end = *now + long;
     let mut least: f64 = 1.0;
     while *now < end {
         *now += Duration::from_millis(1);
+        let took = took(s);
         s.goes_ahead(*now);
-        s.answered(*now, took(s));
+        s.answered(*now, took);
         s.step(*now);
         least = least.min(s.part());
     }
