@@ -4,7 +4,7 @@
 use crate::osd::{InFlight, Osd};
 use crate::placement::Placement;
 use crate::qos::bucket::Cost;
-use crate::qos::limits::{Ids, Place};
+use crate::qos::limits::{Ids, Passes, Place};
 use crate::qos::table::{Arrival, Era, Notice, Verdict};
 use crate::qos::{Charged, Qos, cost};
 use messages::osd::{BackoffOp, MOSDBackoff};
@@ -110,7 +110,8 @@ impl Osd {
         let verdict = table.arrive(&arrival, limits, now);
         match verdict {
             Verdict::Go | Verdict::Ahead => {
-                Self::note_charge(op, ids, &cost, verdict == Verdict::Ahead);
+                let passes = arrival.passes(verdict == Verdict::Ahead);
+                Self::note_charge(op, ids, &cost, passes);
                 true
             }
             Verdict::Drop => false,
@@ -129,16 +130,17 @@ impl Osd {
     }
 
     /// What is to be done when the operation has its answer.
-    fn note_charge(op: &mut ClientOp, ids: Ids, cost: &Cost, ahead: bool) {
+    fn note_charge(op: &mut ClientOp, ids: Ids, cost: &Cost, passes: Passes) {
         let flight = op
             .permit
             .rider
             .as_mut()
             .and_then(|p| p.downcast_mut::<InFlight>());
-        if let Some(flight) = flight.filter(|_| !ids.is_empty()) {
-            flight.ahead = ahead;
+        if let Some(flight) = flight {
+            flight.ahead = passes == Passes::Ahead;
             flight.charged = (cost.reads > 0).then_some(Charged {
                 ids,
+                passes,
                 bytes: cost.read_bytes,
             });
         }
@@ -176,11 +178,11 @@ impl Osd {
 
     /// Hands out the tokens that have come.
     pub fn qos_step(&mut self) {
-        let now = self.clock.monotonic();
+        let (now, wall) = (self.clock.monotonic(), self.clock.wall());
         if self.qos.next_timer().is_some_and(|at| at <= now) {
             let mut out = Vec::new();
             let Qos { table, limits, .. } = &mut self.qos;
-            if limits.shares.step(now) {
+            if limits.shares.step(now, wall) {
                 table.look(now);
             }
             let ops = &self.ops;

@@ -13,7 +13,8 @@ use std::time::Duration;
 /// Time between two rounds of grants.
 pub const STEP: Duration = Duration::from_millis(50);
 const BURST: Duration = Duration::from_millis(250);
-const SHARES: u32 = 16;
+/// Parts of the rate.
+pub const SHARES: u32 = 16;
 /// The work stops, and what is under way ends; then it rests, and operations are timed; then it goes on.
 const CYCLE_MS: u128 = 1000;
 const ENDING_MS: u128 = 100;

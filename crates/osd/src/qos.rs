@@ -19,7 +19,7 @@ pub mod table;
 use crate::placement::Placement;
 use bytes::Bytes;
 use cluster::qos::{self, Subject};
-use limits::{Ids, Limits};
+use limits::{Ids, Limits, Passes};
 use net::ConnId;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -40,6 +40,7 @@ pub struct Qos {
 #[derive(Debug, Clone, Copy)]
 pub struct Charged {
     pub ids: Ids,
+    pub passes: Passes,
     pub bytes: u64,
 }
 
@@ -93,7 +94,8 @@ impl Qos {
 
     /// A read has its answer, of so many bytes.
     pub fn answered(&mut self, charged: Charged, bytes: u64) {
-        self.limits.settle(charged.ids, charged.bytes, bytes);
+        self.limits
+            .settle(charged.ids, charged.passes, charged.bytes, bytes);
     }
 
     pub fn dump(&self, now: Duration) -> Value {

@@ -80,12 +80,17 @@ fn end_forced(state: &ClusterState, stats: &ClusterStats, to: &mut Changes) {
 
 /// Of pools that are no more.
 fn end_limits(state: &ClusterState, to: &mut Changes) {
-    for subject in state.qos().keys() {
-        if subject.pool().is_some_and(|id| state.osdmap.pool(id).is_none()) {
-            for change in subject.changes(&Limits::default()) {
-                to.push(change);
-            }
-        }
+    let all = state.qos();
+    let gone = all
+        .keys()
+        .filter(|s| s.pool().is_some_and(|id| state.osdmap.pool(id).is_none()));
+    let rows = gone.flat_map(|subject| subject.changes(&Limits::default()));
+    // Most subjects have one row of the two.
+    let there = |change: &Change| {
+        matches!(change, Change::ConfigKeyRm { key } if state.config_keys.contains_key(key))
+    };
+    for change in rows.filter(there).take(PER_STEP_MAX) {
+        to.push(change);
     }
 }
 

@@ -4,6 +4,7 @@ use crate::qos::bucket::{Bucket, Cost};
 use crate::qos::shares::Shares;
 use cluster::ImageKey;
 use cluster::image_of;
+use cluster::qos::Kind::{Bps, ReadBps};
 use cluster::qos::{Limits as Words, Subject};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,9 +31,24 @@ impl Ids {
         Self { other: false, ..self }
     }
 
+    pub fn is_other(self) -> bool {
+        self.other
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = LimitId> + use<> {
         self.named.into_iter().filter(|id| *id != 0)
     }
+}
+
+/// How an operation is let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passes {
+    /// Within a reservation.
+    Ahead,
+    /// As one of the others.
+    Other,
+    /// As one of the others, with tokens or without: it cannot be held.
+    Unheld,
 }
 
 #[derive(Debug)]
@@ -174,41 +190,53 @@ impl Limits {
         }
     }
 
-    /// What an operation falls under now, and whether it goes ahead of others: within one of its reservations, of which it
-    /// takes its tokens.
-    pub fn class(&mut self, ids: Ids, cost: &Cost, now: Duration) -> (Ids, bool) {
+    /// What an operation falls under now, how long it has to wait, and whether it goes ahead of others: within one of its
+    /// reservations, of which it takes its tokens. Those are not spent on what a limit holds.
+    pub fn admit(&mut self, ids: Ids, cost: &Cost, now: Duration) -> (Ids, Duration, bool) {
+        let wait = self.wait(ids, cost, true, now);
         if !self.shares.is_on() || cost.ops == 0 {
-            return (ids, false);
-        }
-        if self.take_reserved(ids, cost, now) {
-            self.shares.goes_ahead(now);
-            return (ids, true);
+            return (ids, wait, false);
         }
         let other = self.shares.is_holding();
-        if !other {
-            self.shares.charge(cost, now);
+        if !wait.is_zero() {
+            return (Ids { other, ..ids }, wait, false);
         }
-        (Ids { other, ..ids }, false)
+        let reserved = self.go_ahead(ids, cost, now);
+        if reserved == Some(Duration::ZERO) {
+            return (ids, wait, true);
+        }
+        let others = match other {
+            true => self.shares.wait(true, now),
+            false => wait,
+        };
+        let wait = reserved.map_or(others, |wait| wait.min(others));
+        (Ids { other, ..ids }, wait, false)
     }
 
-    fn take_reserved(&mut self, ids: Ids, cost: &Cost, now: Duration) -> bool {
+    /// How long until one of its reservations has tokens; zero: they are taken, and it goes ahead. None: it has none.
+    pub fn go_ahead(&mut self, ids: Ids, cost: &Cost, now: Duration) -> Option<Duration> {
+        let mut soonest: Option<Duration> = None;
         for id in ids.iter() {
             let Some(limit) = self.all.get_mut(&id).filter(|l| !l.reserved.is_empty()) else {
                 continue;
             };
-            if limit.reserved.iter_mut().all(|b| b.wait(now).is_zero()) {
+            let waits = limit.reserved.iter_mut().map(|b| b.wait(now));
+            let wait = waits.max().unwrap_or_default();
+            if wait.is_zero() {
                 for bucket in &mut limit.reserved {
                     bucket.take(cost.of(bucket.kind).unwrap_or(0.0));
                 }
-                limit.ahead += 1;
-                return true;
+                limit.ahead += u64::from(cost.ops);
+                self.shares.go_ahead(cost.ops, now);
+                return Some(wait);
             }
+            soonest = Some(soonest.map_or(wait, |s| s.min(wait)));
         }
-        false
+        soonest
     }
 
-    /// How long until this may go; those that keep it are marked short. Zero: now. `new`: it waits behind those that wait
-    /// already.
+    /// How long until this may go by its own limits; those that keep it are marked short. Zero: now. `new`: it waits behind those
+    /// that wait already.
     pub fn wait(&mut self, ids: Ids, cost: &Cost, new: bool, now: Duration) -> Duration {
         let mut longest = Duration::ZERO;
         let mut behind = false;
@@ -218,9 +246,6 @@ impl Limits {
             behind |= limit.short && limit.counts(cost);
             longest = longest.max(wait);
         });
-        if ids.other {
-            longest = longest.max(self.shares.wait(new, now));
-        }
         match new && behind && longest.is_zero() {
             true => Duration::from_nanos(1),
             false => longest,
@@ -232,10 +257,10 @@ impl Limits {
         self.shares.nobody_is_short();
     }
 
-    pub fn charge(&mut self, ids: Ids, cost: &Cost, now: Duration) {
+    pub fn charge(&mut self, ids: Ids, cost: &Cost, passes: Passes, now: Duration) {
         self.each(ids, |limit| limit.take(cost, 1.0));
-        if ids.other {
-            self.shares.charge(cost, now);
+        if self.shares.is_on() && passes != Passes::Ahead {
+            self.shares.charge(cost, passes == Passes::Other, now);
         }
     }
 
@@ -260,24 +285,25 @@ impl Limits {
     }
 
     /// So many bytes were read where others had been charged.
-    pub fn settle(&mut self, ids: Ids, charged: u64, read: u64) {
-        let of = |read_bytes| Cost {
-            ops: 1,
-            reads: 1,
-            read_bytes,
-            ..Cost::default()
+    pub fn settle(&mut self, ids: Ids, passes: Passes, charged: u64, read: u64) {
+        let more = read as f64 - charged as f64;
+        let settle = |buckets: &mut [Bucket]| {
+            for bucket in buckets.iter_mut().filter(|b| matches!(b.kind, Bps | ReadBps)) {
+                bucket.take(more);
+            }
         };
-        use cluster::qos::Kind::{Bps, ReadBps};
-        let (back, more) = (of(charged), of(read));
+        let mut ahead = passes == Passes::Ahead;
         self.each(ids, |limit| {
-            for bucket in limit
-                .buckets
-                .iter_mut()
-                .filter(|b| matches!(b.kind, Bps | ReadBps))
-            {
-                bucket.take(more.of(bucket.kind).unwrap_or(0.0) - back.of(bucket.kind).unwrap_or(0.0));
+            settle(&mut limit.buckets);
+            // By the first that has a reservation.
+            if ahead && !limit.reserved.is_empty() {
+                settle(&mut limit.reserved);
+                ahead = false;
             }
         });
+        if passes == Passes::Other {
+            self.shares.settle(charged, read);
+        }
     }
 
     pub fn count(&mut self, ids: Ids, f: impl Fn(&mut Limit)) {

@@ -1,29 +1,42 @@
 //! How much everybody else may do while somebody who has a reservation is at work: the clients without one, recovery and scrub.
 //!
 //! Nothing is held while the operations that go ahead take what they take on their own. What that is is measured, since it depends on
-//! what is asked for: of every [`PROBE_EVERY`] the others go at their floor for a [`PROBE`]. When operations that go ahead
-//! take a tenth longer than then, the others get less, in steps; when they do not, they get more, until nothing is held. How much is
-//! one number for all classes: the part of what the others did when they were free, and of the rates of recovery and scrub.
+//! what is asked for: of every [`PROBE_EVERY`] of the wall clock the others go at their floor for a [`PROBE`], at all OSDs at once
+//! (as far as their clocks agree), since an operation waits for the disks of several. When operations that go ahead take a tenth longer than
+//! then, beyond what chance explains, the others get less, in steps; when they do not, they get more, until nothing is held. How much
+//! is one number for all classes: the part of what the others did when they were free, and of the rates of recovery and scrub.
 //!
 //! Invariants: nobody gets less than [`FLOOR`] of what he had; nothing is held a second after the last operation that
-//! went ahead; a floor that does not help is found at the next probe, which measures the others' floor, too. Means are geometric, as
-//! in `pace`. Nothing is allocated, and there is no timer while nobody with a reservation is at work.
+//! went ahead; whoever shows nothing holds nobody for long ([`UNSURE`]); a floor that does not help is found at the next probe, which
+//! measures the others' floor, too. Means are geometric, as in `pace`. Nothing is allocated, and there is no timer while nobody with a
+//! reservation is at work.
 
 use crate::qos::bucket::Cost;
 use std::time::Duration;
 
 /// So long after its last operation a reservation is in use.
 const ACTIVE: Duration = Duration::from_secs(1);
-/// How often the share is decided.
+/// How often the share is decided: at whole windows of the wall clock.
 const WINDOW: Duration = Duration::from_millis(250);
+/// A twentieth of the time is what others pay for the measure.
 pub const PROBE_EVERY: Duration = Duration::from_secs(10);
+/// Two windows, so that one can be compared with the other.
 pub const PROBE: Duration = Duration::from_millis(500);
-/// What the others had under way when a probe began ends first.
-const DRAIN: Duration = Duration::from_millis(100);
-/// Operations from which a mean is taken.
-const ENOUGH: u64 = 32;
+/// A probe goes on while what the others had under way when it began is still being served, as long as this: slow disks.
+const PROBE_MAX: Duration = Duration::from_secs(3);
+/// Where nothing is known, or nothing newer than [`STALE`], the next whole second is time for a probe.
+const PROBE_FIRST: Duration = Duration::from_secs(1);
+const STALE: Duration = Duration::from_secs(60);
+/// Operations from which a mean is taken, and which somebody must have done before others are held for a probe.
+const ENOUGH: u64 = 16;
+/// Operations from which a difference is seen at all, if it is large.
+const FEW: u64 = 4;
 /// A tenth, as a binary logarithm.
 const SLOWER: f64 = 0.1375;
+/// Standard errors within which a difference may be chance: there are four decisions a second.
+const CHANCE: f64 = 3.0;
+/// Windows without a decision after which the others get more: those that go ahead are too few to show anything.
+const UNSURE: u32 = 8;
 pub const FLOOR: f64 = 1.0 / 16.0;
 const MORE: f64 = 1.0 / 32.0;
 const LESS: f64 = 0.7;
@@ -35,7 +48,7 @@ const PEAK_MIN: f64 = 1024.0;
 const UNIT: f64 = 65_536.0;
 /// So long may the others' tokens gather.
 const SLACK: f64 = 0.02;
-/// What they owe is forgiven beyond this.
+/// What they owe is forgiven beyond this when their ceiling falls; and how often it is looked whether they may go.
 const DEBT_SECONDS_MAX: f64 = 1.0;
 /// Batches of theirs are so much shorter than those under a limit.
 const BATCHES: f64 = 10.0;
@@ -44,35 +57,66 @@ fn units(cost: &Cost) -> f64 {
     f64::from(cost.ops) + (cost.read_bytes as f64 + cost.write_bytes as f64) / UNIT
 }
 
+/// How far into a period of the wall clock.
+fn into(wall: Duration, period: Duration) -> Duration {
+    Duration::from_nanos((wall.as_nanos() % period.as_nanos()) as u64)
+}
+
 /// Logarithms of what operations took.
 #[derive(Debug, Default, Clone, Copy)]
 struct Sum {
     logs: f64,
+    squares: f64,
     count: u64,
 }
 
 impl Sum {
     fn add(&mut self, took: Duration) {
         let us = took.as_nanos() as f64 / 1000.0;
-        self.logs += us.max(1.0).log2();
+        let log = us.max(1.0).log2();
+        self.logs += log;
+        self.squares += log * log;
         self.count += 1;
     }
 
-    /// Their mean, and begins anew; None: there are not enough yet.
-    fn take(&mut self) -> Option<f64> {
-        let enough = self.count >= ENOUGH;
-        enough.then(|| {
-            let all = std::mem::take(self);
-            all.logs / all.count as f64
-        })
+    fn plus(self, other: Self) -> Self {
+        Self {
+            logs: self.logs + other.logs,
+            squares: self.squares + other.squares,
+            count: self.count + other.count,
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.count >= ENOUGH
+    }
+
+    fn mean(&self) -> f64 {
+        self.logs / self.count.max(1) as f64
+    }
+
+    /// Square of the standard error of the mean.
+    fn error(&self) -> f64 {
+        let count = self.count.max(2) as f64;
+        let variance = self.squares / count - self.mean() * self.mean();
+        variance.max(0.0) / (count - 1.0)
+    }
+
+    /// It is slower by a tenth, and not by chance.
+    fn exceeds(&self, other: &Self) -> bool {
+        let chance = CHANCE * (self.error() + other.error()).sqrt();
+        self.count.min(other.count) >= FEW && self.mean() - other.mean() > chance.max(SLOWER)
     }
 }
 
 /// The others go at their floor.
 #[derive(Debug, Clone, Copy)]
 struct Probe {
-    counts_from: Duration,
-    ends: Duration,
+    began: Duration,
+    /// Of the window before.
+    last: Sum,
+    /// Operations that went ahead in it and have no answer.
+    waiting: u64,
 }
 
 #[derive(Debug)]
@@ -94,12 +138,21 @@ pub struct Shares {
     filled: Duration,
     /// Somebody waits for them.
     short: bool,
+    /// Operations that went ahead since the last rest.
+    seen: u64,
+    /// What they took since the last decision.
     working: Sum,
-    probed: Sum,
-    /// What operations take that go ahead of nobody.
-    usual: Option<f64>,
+    /// Windows since that.
+    unsure: u32,
     probe: Option<Probe>,
-    next_probe: Duration,
+    /// In this window of the probe.
+    probed: Sum,
+    /// In probes that did not have enough.
+    sparse: Sum,
+    /// What operations take beside the others' floor.
+    usual: Option<Sum>,
+    /// When the last probe ended.
+    probed_at: Option<Duration>,
     /// Operations that went ahead; how often one of the others was held back; those of them that were let through
     /// although there were no tokens.
     pub ahead: u64,
@@ -120,11 +173,14 @@ impl Default for Shares {
             level: 0.0,
             filled: Duration::ZERO,
             short: false,
+            seen: 0,
             working: Sum::default(),
-            probed: Sum::default(),
-            usual: None,
+            unsure: 0,
             probe: None,
-            next_probe: Duration::ZERO,
+            probed: Sum::default(),
+            sparse: Sum::default(),
+            usual: None,
+            probed_at: None,
             ahead: 0,
             held: 0,
             unheld: 0,
@@ -175,15 +231,19 @@ impl Shares {
         self.is_holding().then(|| self.per_second())
     }
 
-    /// An operation goes ahead, within its reservation.
-    pub fn goes_ahead(&mut self, now: Duration) {
-        self.ahead += 1;
+    /// Operations go ahead, within their reservation.
+    pub fn go_ahead(&mut self, ops: u32, now: Duration) {
+        let ops = u64::from(ops);
+        self.ahead += ops;
         self.active_until = now + ACTIVE;
         if self.due.is_none() {
             self.roll(now);
-            (self.open, self.probe, self.working) = (1.0, None, Sum::default());
-            // Nobody knows yet what it takes on its own now.
-            (self.due, self.next_probe) = (Some(now), now);
+            // What was measured before the rest is kept: there may be one every few seconds.
+            (self.due, self.seen) = (Some(now), 0);
+        }
+        self.seen += ops;
+        if let Some(probe) = &mut self.probe {
+            probe.waiting += ops;
         }
     }
 
@@ -192,23 +252,40 @@ impl Shares {
         if self.due.is_none() {
             return;
         }
-        match self.probe {
+        match &mut self.probe {
             None => self.working.add(took),
-            Some(probe) if now >= probe.counts_from => self.probed.add(took),
+            // Those that began before it waited behind what the others had under way.
+            Some(probe) if now.saturating_sub(took) >= probe.began => {
+                probe.waiting = probe.waiting.saturating_sub(1);
+                self.probed.add(took);
+            }
             Some(_) => {}
         }
     }
 
-    /// The others are let through: counted while they are free, charged while they are not.
-    pub fn charge(&mut self, cost: &Cost, now: Duration) {
+    /// The others are let through: counted while they are free, charged while they are not. What cannot wait takes no more than half of
+    /// the tokens that there are: those who wait would never have any.
+    pub fn charge(&mut self, cost: &Cost, can_wait: bool, now: Duration) {
         if self.is_holding() {
             self.refill(now);
-            self.level -= units(cost);
+            let most = match can_wait {
+                true => f64::INFINITY,
+                false => self.level.max(0.0) / 2.0,
+            };
+            self.level -= units(cost).min(most);
         } else {
             if self.due.is_none() && now.saturating_sub(self.counted) >= ACTIVE {
                 self.roll(now);
             }
             self.passed += units(cost);
+        }
+    }
+
+    /// So many bytes were read where others had been charged.
+    pub fn settle(&mut self, charged: u64, read: u64) {
+        if self.is_holding() {
+            let back = (charged as f64 - read as f64) / UNIT;
+            self.level = (self.level + back).min(self.capacity());
         }
     }
 
@@ -224,8 +301,7 @@ impl Shares {
 
     fn refill(&mut self, now: Duration) {
         let gone = now.saturating_sub(self.filled).as_secs_f64();
-        let most = -self.per_second() * DEBT_SECONDS_MAX;
-        self.level = (self.level.max(most) + gone * self.per_second()).min(self.capacity());
+        self.level = (self.level + gone * self.per_second()).min(self.capacity());
         self.filled = now;
     }
 
@@ -272,8 +348,8 @@ impl Shares {
         (self.passed, self.counted) = (0.0, now);
     }
 
-    /// Decides how much the others get from now on, when it is time. True: they may get more than before.
-    pub fn step(&mut self, now: Duration) -> bool {
+    /// Decides how much the others get from now on, when it is time. `wall`: since 1970. True: they may get more than before.
+    pub fn step(&mut self, now: Duration, wall: Duration) -> bool {
         if self.due.is_none_or(|due| due > now) {
             return false;
         }
@@ -284,46 +360,83 @@ impl Shares {
         }
         if now >= self.active_until {
             (self.due, self.probe, self.open, self.level) = (None, None, 1.0, 0.0);
+            (self.working, self.probed, self.unsure) = (Sum::default(), Sum::default(), 0);
             return before < 1.0;
         }
-        self.due = Some(now + WINDOW);
-        match self.probe {
-            Some(probe) if now >= probe.ends => self.end_probe(now),
-            Some(_) => {}
-            None => self.judge(now),
+        self.due = Some(now + WINDOW.saturating_sub(into(wall, WINDOW)));
+        match self.probe.take() {
+            Some(probe) => self.go_on(probe, now),
+            None => {
+                self.judge();
+                self.begin_probe(now, wall);
+            }
         }
         // They begin with what their new ceiling lets gather.
         match before < 1.0 {
             true => self.level = self.level.min(self.capacity()),
             false => (self.level, self.filled) = (self.capacity(), now),
         }
+        if self.part() < before {
+            self.level = self.level.max(-self.per_second() * DEBT_SECONDS_MAX);
+        }
         self.part() > before
     }
 
-    fn end_probe(&mut self, now: Duration) {
-        self.usual = self.probed.take().or(self.usual);
-        self.probe = None;
-        self.working = Sum::default();
-        self.next_probe = match self.usual {
-            Some(_) => now + PROBE_EVERY,
-            None => now + ACTIVE,
-        };
+    /// In the first window of a period only: all OSDs begin together.
+    fn begin_probe(&mut self, now: Duration, wall: Duration) {
+        let known = self.probed_at.is_some_and(|at| now.saturating_sub(at) < STALE);
+        let every = if known { PROBE_EVERY } else { PROBE_FIRST };
+        if self.seen >= ENOUGH && into(wall, every) < WINDOW {
+            self.probed = Sum::default();
+            self.probe = Some(Probe {
+                began: now,
+                last: Sum::default(),
+                waiting: 0,
+            });
+        }
     }
 
-    fn judge(&mut self, now: Duration) {
-        if let Some(usual) = self.usual
-            && let Some(mean) = self.working.take()
-        {
-            self.open = match mean > usual + SLOWER {
-                true => (self.open * LESS).max(FLOOR),
-                false => (self.open + MORE).min(1.0),
-            };
-        }
-        if now >= self.next_probe {
+    /// A window of a probe has ended.
+    fn go_on(&mut self, probe: Probe, now: Duration) {
+        let window = std::mem::take(&mut self.probed);
+        let long = now.saturating_sub(probe.began);
+        let faster = probe.last.exceeds(&window);
+        let stuck = window.count == 0 && probe.waiting > 0;
+        // A window may be cut a little short by the clocks.
+        if long + WINDOW / 2 < PROBE || ((faster || stuck) && long < PROBE_MAX) {
             self.probe = Some(Probe {
-                counts_from: now + DRAIN,
-                ends: now + PROBE,
+                last: window,
+                ..probe
             });
+            return;
+        }
+        self.probed_at = Some(now);
+        let all = match faster {
+            true => window,
+            false => self.sparse.plus(probe.last).plus(window),
+        };
+        match all.is_enough() {
+            true => (self.usual, self.sparse) = (Some(all), Sum::default()),
+            false => self.sparse = all,
+        }
+    }
+
+    fn judge(&mut self) {
+        let Some(usual) = self.usual else { return };
+        self.unsure += 1;
+        let enough = self.working.is_enough();
+        let slower = self.working.exceeds(&usual);
+        let same = enough && self.working.mean() - usual.mean() <= SLOWER;
+        if !slower && !same && self.unsure < UNSURE {
+            return;
+        }
+        self.open = match slower {
+            true => (self.open * LESS).max(FLOOR),
+            false => (self.open + MORE).min(1.0),
+        };
+        self.unsure = 0;
+        if slower || enough {
+            self.working = Sum::default();
         }
     }
 }
