@@ -355,7 +355,8 @@ impl Driven {
         }
     }
 
-    /// For so many seconds, one operation in those milliseconds that `comes` says. The parts that others had: the least, and the mean.
+    /// For so many seconds, one operation in those milliseconds that `comes` says. Of the parts that others had the least, and
+    /// the mean.
     fn run(
         &mut self,
         seconds: f64,

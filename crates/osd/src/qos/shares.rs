@@ -1,15 +1,16 @@
 //! How much everybody else may do while somebody who has a reservation is at work: the clients without one, recovery and scrub.
 //!
-//! Nothing is held while the operations that go ahead take what they take on their own. What that is is measured, since it depends on
-//! what is asked for: of every [`PROBE_EVERY`] of the wall clock the others go at their floor for a [`PROBE`], at all OSDs at once
-//! (as far as their clocks agree), since an operation waits for the disks of several. When operations that go ahead take a tenth longer than
-//! then, beyond what chance explains, the others get less, in steps; when they do not, they get more, until nothing is held. How much
-//! is one number for all classes: the part of what the others did when they were free, and of the rates of recovery and scrub.
+//! Nothing is held while the operations that go ahead take what they take on their own. What that is is measured, since it depends
+//! on what is asked for: of every [`PROBE_EVERY`] of the wall clock the others go at their floor for a [`PROBE`], at all OSDs at once
+//! (as far as their clocks agree), since an operation waits for the disks of several. When operations that go ahead take a tenth
+//! longer than then, beyond what chance explains, the others get less, in steps; when they do not, they get more, until nothing is
+//! held. How much is one number for all classes: the part of what the others did when they were free, and of the rates of recovery
+//! and scrub.
 //!
 //! Invariants: nobody gets less than [`FLOOR`] of what he had; nothing is held a second after the last operation that
-//! went ahead; whoever shows nothing holds nobody for long ([`UNSURE`]); a floor that does not help is found at the next probe, which
-//! measures the others' floor, too. Means are geometric, as in `pace`. Nothing is allocated, and there is no timer while nobody with a
-//! reservation is at work.
+//! went ahead; whoever shows nothing holds nobody for long ([`UNSURE`]); a floor that does not help is found at the next probe,
+//! which measures the others' floor, too. Means are geometric, as in `pace`. Nothing is allocated, and there is no timer while
+//! nobody with a reservation is at work.
 
 use crate::qos::bucket::Cost;
 use std::time::Duration;
@@ -263,8 +264,8 @@ impl Shares {
         }
     }
 
-    /// The others are let through: counted while they are free, charged while they are not. What cannot wait takes no more than half of
-    /// the tokens that there are: those who wait would never have any.
+    /// The others are let through: counted while they are free, charged while they are not. What cannot wait takes no more than
+    /// half of the tokens that there are: those who wait would never have any.
     pub fn charge(&mut self, cost: &Cost, can_wait: bool, now: Duration) {
         if self.is_holding() {
             self.refill(now);

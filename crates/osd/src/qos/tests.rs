@@ -590,6 +590,6 @@ fn held_among_the_others_he_goes_by_his_reservation_again() {
     assert_eq!(b.after(150), [his]);
     assert_eq!(b.send(1, "rbd_data.10ab.50"), Verdict::Ahead);
     assert_eq!(b.after(9000), [] as [u64; 0]);
-    assert_eq!(b.after(1000), [other]);
+    assert_eq!(b.after(1100), [other]);
     assert_eq!(b.send(2, "rbd_data.20cd.1"), Verdict::Go);
 }

@@ -121,3 +121,25 @@ fn of_pools_namespaces_and_users() {
     c.upkeep();
     assert_eq!(c.json(r#"{"prefix":"qos ls"}"#), json!([]));
 }
+
+/// One step takes so many rows that a transaction holds them, and the next the rest.
+#[test]
+fn many_that_have_both_end_with_their_pool_in_steps() {
+    let c = &mut Cluster::with_osds(1);
+    let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 8});
+    assert_eq!(c.run(&pool.to_string(), b"").code, 0);
+    for i in 0..600 {
+        let both = &["iops_limit=50", "iops_reserve=5"];
+        run(c, set("namespace", &format!("p/n{i}"), both), 0, "");
+    }
+    let allow = json!({"prefix": "config set", "who": "mon", "name": "mon_allow_pool_delete", "value": "true"});
+    assert_eq!(c.run(&allow.to_string(), b"").code, 0);
+    let delete =
+        json!({"prefix": "osd pool delete", "pool": "p", "pool2": "p", "yes_i_really_really_mean_it": true});
+    assert_eq!(c.run(&delete.to_string(), b"").code, 0);
+    c.upkeep();
+    let left = c.json(r#"{"prefix":"qos ls"}"#).as_array().map(Vec::len);
+    assert!(left.is_some_and(|n| (1..600).contains(&n)), "{left:?}");
+    c.upkeep();
+    assert_eq!(c.json(r#"{"prefix":"qos ls"}"#), json!([]));
+}
