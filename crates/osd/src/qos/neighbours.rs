@@ -420,7 +420,7 @@ fn two_operations_a_second_hold_nobody_at_the_floor() {
 fn chance_holds_nobody() {
     for every in [1, 50] {
         let mut seed = 88_172_645_463_325_252_u64;
-        let took = |_| {
+        let took = |_: f64| {
             seed ^= seed << 13;
             seed ^= seed >> 7;
             seed ^= seed << 17;

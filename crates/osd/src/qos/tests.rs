@@ -535,8 +535,7 @@ fn a_read_is_charged_by_what_was_read() {
         Verdict::Go,
         "there was next to nothing"
     );
-    b.limits
-        .settle(b.ids("a"), Passes::Other, 4 << 20, 8 << 20);
+    b.limits.settle(b.ids("a"), Passes::Other, 4 << 20, 8 << 20);
     let id = match b.send_with(1, "a", read, true) {
         Verdict::Block(id) => id,
         other => panic!("{other:?}"),

@@ -132,7 +132,8 @@ fn many_that_have_both_end_with_their_pool_in_steps() {
         let both = &["iops_limit=50", "iops_reserve=5"];
         run(c, set("namespace", &format!("p/n{i}"), both), 0, "");
     }
-    let allow = json!({"prefix": "config set", "who": "mon", "name": "mon_allow_pool_delete", "value": "true"});
+    let key = "mon_allow_pool_delete";
+    let allow = json!({"prefix": "config set", "who": "mon", "name": key, "value": "true"});
     assert_eq!(c.run(&allow.to_string(), b"").code, 0);
     let delete =
         json!({"prefix": "osd pool delete", "pool": "p", "pool2": "p", "yes_i_really_really_mean_it": true});
