@@ -418,7 +418,8 @@ fn two_operations_a_second_hold_nobody_at_the_floor() {
 /// A constant seed: operations that take anything from a quarter of a millisecond to four, whatever others do.
 #[test]
 fn chance_holds_nobody() {
-    for every in [1, 50] {
+    // From ten operations a probe little is known.
+    for (every, least) in [(1, 0.8), (50, 0.6)] {
         let mut seed = 88_172_645_463_325_252_u64;
         let took = |_: f64| {
             seed ^= seed << 13;
@@ -428,7 +429,7 @@ fn chance_holds_nobody() {
             DISK.mul_f64((4.0 * part - 2.0).exp2())
         };
         let (_, mean) = Driven::new().run(120.0, |ms| ms % every == 0, took);
-        assert!(mean > 0.8, "one in {every} ms: {mean}");
+        assert!(mean > least, "one in {every} ms: {mean}");
     }
 }
 
