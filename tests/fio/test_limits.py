@@ -270,6 +270,61 @@ def test_our_own_commands(cluster, images):
     skep('rm', 'image', images.spec(name), check='fails')
 
 
+def writes_done(cluster):
+    def of(osd):
+        return json.loads(cluster.ceph('tell', 'osd.%d' % osd, 'perf', 'dump').out)['osd']['op_w']
+    return sum(of(osd) for osd in range(3))
+
+
+def test_who_has_a_reservation_goes_ahead_of_a_neighbour(cluster, images, limit):
+    quiet, steady, noisy = images.create(64 * MIB), images.create(64 * MIB), images.create(256 * MIB)
+    for name in (quiet, steady):
+        limit('image', images.spec(name), 'iops_reserve=9000')
+    row = [r for r in json.loads(cluster.ceph('qos', 'ls', '-f', 'json').out) if r['who'] == images.spec(quiet)]
+    assert row[0]['iops_reserve'] == 9000, row
+
+    def others(key):
+        return sum(state['others'][key] for state in states(cluster))
+
+    def runs(name, *args):
+        # Until it is killed.
+        return cluster.popen(*fio_argv(images.pool, name, '--rw=randwrite', *args, '--time_based', '--runtime=600'))
+
+    def held_for_what_they_do():
+        # Probes are in the first seconds of every ten, at all OSDs.
+        began = time.time()
+        parts = [state['others']['part'] for state in states(cluster)]
+        return 3.5 < began % 10 and began // 10 == time.time() // 10 and min(parts) < 1
+    before, done = others('held_back'), writes_done(cluster)
+    jobs = [runs(noisy, '--bs=16k', '--iodepth=64', '--size=256m')]
+    check = ['--verify=crc32c', '--verify_fatal=1', '--verify_state_save=0']
+    argv = ['--rw=randwrite', '--bs=4k', '--iodepth=1', '--size=4m', '--randrepeat=1', *check]
+    try:
+        wait_until(lambda: writes_done(cluster) > done + 100, 30, what='the neighbour at work')
+        jobs.append(runs(steady, '--bs=4k', '--iodepth=1', '--size=64m'))
+        wait_until(held_for_what_they_do, 40, 0.2, what='a neighbour that is held')
+        # It writes 1,024 blocks, and reads and compares them.
+        job = fio(cluster, images.pool, quiet, *argv)
+        assert job['error'] == 0 and job['write']['total_ios'] == 1024, job
+        assert others('ahead') >= 1024 and others('held_back') > before, states(cluster)
+        said = cluster.run(find_binary(), 'qos', 'status', '--conf', cluster.conf).out
+        assert 'reservations: ' in said and ' ahead of others' in said, said
+        end_job(jobs.pop())
+        # A second after the last operation that went ahead nobody is held any more, whoever else is at work.
+        wait_until(lambda: not any(s['others']['reserved_at_work'] or s['objects_waiting'] for s in states(cluster)), 20, 0.3,
+                   what='the end of what was held')
+        assert jobs[0].poll() is None, 'the neighbour goes on'
+    finally:
+        for job in jobs:
+            end_job(job)
+    at_rest(cluster)
+
+
+def end_job(job):
+    job.kill()
+    end_group(job)
+
+
 @pytest.mark.long
 def test_a_server_that_is_killed_and_comes_back(own, tmp_path):
     """Nothing of what was held is known to the next life; the client sends it all again, and its limit goes on."""

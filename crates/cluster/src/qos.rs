@@ -1,8 +1,11 @@
-//! Limits of what clients may do per second: to an image, in a namespace, in a pool, and of one cephx user.
+//! Limits of what clients may do per second, and reservations of what goes ahead of others: to an image, in a namespace, in a pool,
+//! and of one cephx user.
 //!
 //! Kept as configuration keys, one for each subject that has any, as the manager's modules keep theirs: an older server passes
 //! them over. Amounts and bursts are those of `rbd config` (`rbd_qos_*`), without the prefix: `iops_limit`, `iops_burst`,
-//! `iops_burst_seconds`, and the same with `bps`, `read_iops`, `write_iops`, `read_bps`, `write_bps`.
+//! `iops_burst_seconds`, and the same with `bps`, `read_iops`, `write_iops`, `read_bps`, `write_bps`. Reservations are `iops_reserve`
+//! and `bps_reserve`, under keys of their own: a server that does not know them would not read a row that has them, and its
+//! limits with it.
 //!
 //! Not here: who enforces them (`osd::qos`), who may set them (`mon`). Bound: [`SUBJECTS_MAX`].
 
@@ -17,6 +20,8 @@ use types::PoolId;
 /// `skep/qos/pool/<pool>`, `skep/qos/namespace/<pool>/<namespace>`, `skep/qos/image/<pool>/<namespace>/<id>`,
 /// `skep/qos/user/<entity>` -> JSON.
 pub const KEY: &str = "skep/qos/";
+/// The same of reservations.
+pub const RESERVES: &str = "skep/reserve/";
 /// Subjects that have limits, in a cluster: each OSD goes by all of them.
 pub const SUBJECTS_MAX: usize = 10_000;
 /// A limit is no larger: sums of a few of them stay exact.
@@ -61,6 +66,9 @@ impl Kind {
     }
 }
 
+/// What can be reserved.
+const RESERVED: [Kind; 2] = [Kind::Iops, Kind::Bps];
+
 /// So much per second; after a rest `burst` per second, for `burst_seconds`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rate {
@@ -74,6 +82,8 @@ pub struct Rate {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Limits {
     rates: [Rate; 6],
+    /// Of each of [`RESERVED`]; 0: nothing.
+    reserves: [u64; 2],
     /// Of an image: where its data objects are.
     pub data_pool: Option<PoolId>,
     /// Of an image: its name when the limit was set, for people.
@@ -91,11 +101,21 @@ impl Limits {
         all.filter(|(_, rate)| rate.limit > 0)
     }
 
+    /// So much per second goes ahead of others.
+    pub fn reserves(&self) -> impl Iterator<Item = (Kind, u64)> + '_ {
+        let all = RESERVED.into_iter().zip(self.reserves);
+        all.filter(|(_, amount)| *amount > 0)
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.rates().next().is_none()
+        self.rates().next().is_none() && self.reserves().next().is_none()
     }
 
     fn field(&mut self, name: &str) -> Option<(&mut u64, u64)> {
+        if let Some(stem) = name.strip_suffix("_reserve") {
+            let at = RESERVED.iter().position(|kind| kind.name() == stem)?;
+            return Some((&mut self.reserves[at], RATE_MAX));
+        }
         let (kind, what) = ["_limit", "_burst", "_burst_seconds"].iter().find_map(|what| {
             let stem = name.strip_suffix(what)?;
             let (kind, _) = Kind::ALL.iter().find(|(_, n)| *n == stem)?;
@@ -121,8 +141,11 @@ impl Limits {
         Ok(())
     }
 
-    /// Takes all of one kind away.
+    /// Takes all limits of one kind away, or one reservation.
     pub fn unset(&mut self, kind: &str) -> Result<(), String> {
+        if kind.ends_with("_reserve") {
+            return self.set(kind, 0);
+        }
         match Kind::ALL.iter().find(|(_, n)| *n == kind) {
             Some((kind, _)) => {
                 self.rates[*kind as usize] = Rate::default();
@@ -143,6 +166,12 @@ impl Limits {
                 return Err(format!("{name}_burst needs a {name}_limit"));
             }
         }
+        for (kind, amount) in self.reserves() {
+            let (limit, name) = (self.rate(kind).limit, kind.name());
+            if limit > 0 && amount > limit {
+                return Err(format!("{name}_reserve is above {name}_limit"));
+            }
+        }
         Ok(())
     }
 
@@ -157,6 +186,8 @@ impl Limits {
                 out.push((format!("{name}_burst_seconds"), rate.burst_seconds.max(1)));
             }
         }
+        let reserves = self.reserves();
+        out.extend(reserves.map(|(kind, amount)| (format!("{}_reserve", kind.name()), amount)));
         out
     }
 
@@ -185,20 +216,32 @@ impl Limits {
         limits.check().ok()?;
         (!limits.is_empty()).then_some(limits)
     }
+
+    /// What its two rows say.
+    fn merged(limits: Option<Self>, reserved: Option<Self>) -> Self {
+        match (limits, reserved) {
+            (Some(limits), Some(reserved)) => Self {
+                reserves: reserved.reserves,
+                ..limits
+            },
+            (limits, reserved) => limits.or(reserved).unwrap_or_default(),
+        }
+    }
 }
 
 impl Subject {
-    fn key(&self) -> String {
+    /// Below [`KEY`] or [`RESERVES`].
+    fn key(&self, below: &str) -> String {
         match self {
-            Self::Pool(pool) => format!("{KEY}pool/{pool}"),
-            Self::Namespace(pool, ns) => format!("{KEY}namespace/{pool}/{ns}"),
-            Self::Image(i) => format!("{KEY}image/{}/{}/{}", i.pool, i.namespace, i.id),
-            Self::User(name) => format!("{KEY}user/{name}"),
+            Self::Pool(pool) => format!("{below}pool/{pool}"),
+            Self::Namespace(pool, ns) => format!("{below}namespace/{pool}/{ns}"),
+            Self::Image(i) => format!("{below}image/{}/{}/{}", i.pool, i.namespace, i.id),
+            Self::User(name) => format!("{below}user/{name}"),
         }
     }
 
-    fn parse(key: &str) -> Option<Self> {
-        let (what, rest) = key.strip_prefix(KEY)?.split_once('/')?;
+    fn parse(below: &str, key: &str) -> Option<Self> {
+        let (what, rest) = key.strip_prefix(below)?.split_once('/')?;
         let subject = match what {
             "pool" => Self::Pool(rest.parse().ok()?),
             "namespace" => {
@@ -217,7 +260,7 @@ impl Subject {
             _ => return None,
         };
         // One that is written otherwise could not be taken back by its name.
-        (subject.key() == key).then_some(subject)
+        (subject.key(below) == key).then_some(subject)
     }
 
     /// `pool`, `namespace`, `image` or `user`.
@@ -240,15 +283,25 @@ impl Subject {
     }
 
     /// Puts these in place of what it has.
-    pub fn change(&self, limits: &Limits) -> Change {
-        let key = self.key();
-        match limits.is_empty() {
-            true => Change::ConfigKeyRm { key },
-            false => Change::ConfigKeySet {
-                key,
-                value: Bytes::from(Value::Object(limits.json()).to_string()),
-            },
-        }
+    pub fn changes(&self, limits: &Limits) -> [Change; 2] {
+        let limited = Limits {
+            reserves: [0; 2],
+            ..limits.clone()
+        };
+        let reserved = Limits {
+            rates: Default::default(),
+            ..limits.clone()
+        };
+        [(KEY, limited), (RESERVES, reserved)].map(|(below, row)| {
+            let key = self.key(below);
+            match row.is_empty() {
+                true => Change::ConfigKeyRm { key },
+                false => Change::ConfigKeySet {
+                    key,
+                    value: Bytes::from(Value::Object(row.json()).to_string()),
+                },
+            }
+        })
     }
 }
 
@@ -258,18 +311,35 @@ impl ClusterState {
     }
 
     pub fn qos_of(&self, subject: &Subject) -> Limits {
-        let raw = self.config_keys.get(&subject.key());
-        raw.and_then(|raw| Limits::parse(raw)).unwrap_or_default()
+        let row = |below: &str| {
+            let raw = self.config_keys.get(&subject.key(below));
+            raw.and_then(|raw| Limits::parse(raw))
+        };
+        Limits::merged(row(KEY), row(RESERVES))
     }
 }
 
 /// What the store of keys and values says.
 pub fn rows(keys: &BTreeMap<String, Bytes>) -> BTreeMap<Subject, Limits> {
-    let below = keys
-        .range(KEY.to_string()..)
-        .take_while(|(k, _)| k.starts_with(KEY));
-    let rows = below.filter_map(|(k, v)| Some((Subject::parse(k)?, Limits::parse(v)?)));
-    rows.take(SUBJECTS_MAX).collect()
+    let mut all: BTreeMap<Subject, Limits> = below(keys, KEY).collect();
+    for (subject, reserved) in below(keys, RESERVES) {
+        let limits = all.remove(&subject);
+        if limits.is_some() || all.len() < SUBJECTS_MAX {
+            all.insert(subject, Limits::merged(limits, Some(reserved)));
+        }
+    }
+    all
+}
+
+fn below<'a>(
+    keys: &'a BTreeMap<String, Bytes>,
+    prefix: &'static str,
+) -> impl Iterator<Item = (Subject, Limits)> + 'a {
+    let rows = keys
+        .range(prefix.to_string()..)
+        .take_while(move |(k, _)| k.starts_with(prefix));
+    let rows = rows.filter_map(move |(k, v)| Some((Subject::parse(prefix, k)?, Limits::parse(v)?)));
+    rows.take(SUBJECTS_MAX)
 }
 
 #[cfg(test)]
@@ -290,6 +360,7 @@ mod tests {
         limits.set("iops_limit", 100).unwrap();
         limits.set("iops_burst", 300).unwrap();
         limits.set("write_bps_limit", 1 << 20).unwrap();
+        limits.set("iops_reserve", 50).unwrap();
         limits.data_pool = Some(7);
         limits.name = "vm1".into();
         let subjects = [
@@ -301,10 +372,12 @@ mod tests {
         ];
         let mut keys = BTreeMap::new();
         for subject in &subjects {
-            let Change::ConfigKeySet { key, value } = subject.change(&limits) else {
-                panic!("kept");
-            };
-            keys.insert(key, value);
+            for change in subject.changes(&limits) {
+                let Change::ConfigKeySet { key, value } = change else {
+                    panic!("kept");
+                };
+                keys.insert(key, value);
+            }
         }
         for (key, junk) in [
             ("skep/qos/pool/03", r#"{"iops_limit":1}"#),
@@ -316,6 +389,8 @@ mod tests {
             ("skep/qos/pool/9", r#"{"iops":5}"#),
             ("skep/qos/image/3/10ab", r#"{"iops_limit":1}"#),
             ("skep/qot", r#"{"iops_limit":1}"#),
+            ("skep/reserve/pool/4", r#"{"read_iops_reserve":1}"#),
+            ("skep/reserve/pool/04", r#"{"iops_reserve":1}"#),
         ] {
             keys.insert(key.into(), Bytes::from(junk));
         }
@@ -327,9 +402,30 @@ mod tests {
             assert_eq!(read[subject], want, "{subject:?}");
         }
         let none = Limits::default();
-        assert!(
-            matches!(Subject::Pool(3).change(&none), Change::ConfigKeyRm { key } if key == "skep/qos/pool/3")
-        );
+        let [limited, reserved] = Subject::Pool(3).changes(&none);
+        assert!(matches!(limited, Change::ConfigKeyRm { key } if key == "skep/qos/pool/3"));
+        assert!(matches!(reserved, Change::ConfigKeyRm { key } if key == "skep/reserve/pool/3"));
+    }
+
+    /// What an older server reads of a subject with a reservation are its limits.
+    #[test]
+    fn a_reservation_is_a_row_of_its_own() {
+        let mut limits = Limits::default();
+        limits.set("bps_reserve", 7).unwrap();
+        let [none, reserved] = Subject::Pool(3).changes(&limits);
+        assert!(matches!(none, Change::ConfigKeyRm { .. }));
+        let Change::ConfigKeySet { key, value } = reserved else {
+            panic!("kept");
+        };
+        assert_eq!(value, r#"{"bps_reserve":7}"#);
+        let keys = BTreeMap::from([(key, value)]);
+        assert_eq!(rows(&keys)[&Subject::Pool(3)], limits);
+        limits.set("iops_limit", 9).unwrap();
+        let [limited, _] = Subject::Pool(3).changes(&limits);
+        assert!(matches!(limited, Change::ConfigKeySet { value, .. } if value == r#"{"iops_limit":9}"#));
+        limits.unset("bps_reserve").unwrap();
+        limits.unset("iops").unwrap();
+        assert!(limits.is_empty() && limits.unset("write_bps_reserve").is_err());
     }
 
     #[test]
@@ -347,6 +443,9 @@ mod tests {
         assert!(of(&[("bps_burst", 5)]).is_err());
         assert!(of(&[("bps_burst_seconds", 5)]).is_err());
         assert!(of(&[("bps", 5)]).is_err());
+        assert!(of(&[("iops_limit", 5), ("iops_reserve", 5)]).is_ok());
+        assert!(of(&[("iops_limit", 5), ("iops_reserve", 6)]).is_err());
+        assert!(of(&[("read_iops_reserve", 5)]).is_err());
         assert!(of(&[("bps_limit", RATE_MAX + 1)]).is_err());
         assert!(of(&[("bps_limit", 5), ("bps_burst", 9), ("bps_burst_seconds", 3601)]).is_err());
     }

@@ -1,9 +1,10 @@
-//! Operations that are over a limit are dropped, and their clients told when to send them (`qos`).
+//! Operations that are over a limit, or in the way of who has a reservation, are dropped, and their clients told when to
+//! send them (`qos`).
 
 use crate::osd::{InFlight, Osd};
 use crate::placement::Placement;
 use crate::qos::bucket::Cost;
-use crate::qos::limits::{Ids, Place};
+use crate::qos::limits::{Ids, Passes, Place};
 use crate::qos::table::{Arrival, Era, Notice, Verdict};
 use crate::qos::{Charged, Qos, cost};
 use messages::osd::{BackoffOp, MOSDBackoff};
@@ -45,10 +46,14 @@ impl Osd {
     fn limits_of(&mut self, slot: SPgId, op: &ClientOp) -> Option<(Ids, Cost)> {
         let cost = cost::of(&op.op).filter(|_| !self.qos.limits.is_empty())?;
         let ids = self.ids_of(op)?;
+        if ids.is_empty() && !self.qos.limits.shares.is_on() {
+            return None;
+        }
         let may = self.led(slot).is_some_and(|pg| pg.lets_in(op, &self.placement));
         may.then_some((ids, cost))
     }
 
+    /// None: not of a client.
     fn ids_of(&mut self, op: &ClientOp) -> Option<Ids> {
         let place = Place {
             pool: op.op.pgid.pg.pool,
@@ -61,13 +66,13 @@ impl Osd {
         if user.kind != EntityKind::Client {
             return None;
         }
-        let ids = self.qos.limits.of(&place, user);
-        (!ids.is_empty()).then_some(ids)
+        Some(self.qos.limits.of(&place, user))
     }
 
-    /// A read that asks for any copy, of what is limited, goes to the primary.
+    /// A read that asks for any copy, of what is limited or has a reservation, goes to the primary.
     pub fn is_limited_copy_read(&mut self, op: &ClientOp) -> bool {
-        !self.qos.limits.is_empty() && cost::of(&op.op).is_some() && self.ids_of(op).is_some()
+        let idle = self.qos.limits.is_empty() || cost::of(&op.op).is_none();
+        !idle && self.ids_of(op).is_some_and(|ids| !ids.is_empty())
     }
 
     /// Whether an operation may go on now. Otherwise it is to be dropped: its client knows, and sends it again.
@@ -102,19 +107,11 @@ impl Osd {
         };
         let now = self.clock.monotonic();
         let Qos { table, limits, .. } = &mut self.qos;
-        match table.arrive(&arrival, limits, now) {
-            Verdict::Go => {
-                let flight = op
-                    .permit
-                    .rider
-                    .as_mut()
-                    .and_then(|p| p.downcast_mut::<InFlight>());
-                if let Some(flight) = flight.filter(|_| cost.reads > 0 && !ids.is_empty()) {
-                    flight.charged = Some(Charged {
-                        ids,
-                        bytes: cost.read_bytes,
-                    });
-                }
+        let verdict = table.arrive(&arrival, limits, now);
+        match verdict {
+            Verdict::Go | Verdict::Ahead => {
+                let passes = arrival.passes(verdict == Verdict::Ahead);
+                Self::note_charge(op, ids, &cost, passes);
                 true
             }
             Verdict::Drop => false,
@@ -129,6 +126,23 @@ impl Osd {
                 self.notify_backoff(&notice, BackoffOp::Block);
                 false
             }
+        }
+    }
+
+    /// What is to be done when the operation has its answer.
+    fn note_charge(op: &mut ClientOp, ids: Ids, cost: &Cost, passes: Passes) {
+        let flight = op
+            .permit
+            .rider
+            .as_mut()
+            .and_then(|p| p.downcast_mut::<InFlight>());
+        if let Some(flight) = flight {
+            flight.ahead = passes == Passes::Ahead;
+            flight.charged = (cost.reads > 0).then_some(Charged {
+                ids,
+                passes,
+                bytes: cost.read_bytes,
+            });
         }
     }
 
@@ -164,10 +178,13 @@ impl Osd {
 
     /// Hands out the tokens that have come.
     pub fn qos_step(&mut self) {
-        let now = self.clock.monotonic();
+        let (now, wall) = (self.clock.monotonic(), self.clock.wall());
         if self.qos.next_timer().is_some_and(|at| at <= now) {
             let mut out = Vec::new();
             let Qos { table, limits, .. } = &mut self.qos;
+            if limits.shares.step(now, wall) {
+                table.look(now);
+            }
             let ops = &self.ops;
             table.step(
                 limits,

@@ -58,6 +58,8 @@ pub struct InFlight {
     image: Option<images::Key>,
     /// What was charged for a read, where it is limited.
     pub charged: Option<qos::Charged>,
+    /// It goes ahead of others, within a reservation.
+    pub ahead: bool,
 }
 
 /// An answer to [`Event::Fetched`](crate::event::Event::Fetched), on its way back into the loop.
@@ -230,6 +232,7 @@ impl Osd {
                     listed: None,
                     image: None,
                     charged: None,
+                    ahead: false,
                 };
                 self.on_message(conn, msg, Permit::new(in_flight));
             }
@@ -263,9 +266,17 @@ impl Osd {
             if let Some(charged) = op.charged {
                 self.qos.answered(charged, out_bytes);
             }
+<<<<<<< HEAD
             if self.stages.is_on() || self.tracer.is_on() {
                 let bytes = u64::from(op.in_bytes) + out_bytes;
                 self.tell_stages(op, permit, (bytes, reply.result), now);
+=======
+            if op.ahead {
+                self.qos.limits.shares.answered(now, took);
+            }
+            if self.stages.is_on() {
+                self.count_stages(op, permit, u64::from(op.in_bytes) + out_bytes, now);
+>>>>>>> shares
             }
             if let Some(image) = &op.image {
                 let done = images::Done {

@@ -13,7 +13,8 @@ use std::time::Duration;
 /// Time between two rounds of grants.
 pub const STEP: Duration = Duration::from_millis(50);
 const BURST: Duration = Duration::from_millis(250);
-const SHARES: u32 = 16;
+/// Parts of the rate.
+pub const SHARES: u32 = 16;
 /// The work stops, and what is under way ends; then it rests, and operations are timed; then it goes on.
 const CYCLE_MS: u128 = 1000;
 const ENDING_MS: u128 = 100;
@@ -90,6 +91,8 @@ pub struct Pace {
     filled: Duration,
     /// 16ths of the rate.
     share: u32,
+    /// No more of them than this, whatever operations take: somebody has a reservation.
+    most: u32,
     phase: Phase,
     /// As it was a step ago.
     seen: Latency,
@@ -105,6 +108,7 @@ impl Default for Pace {
             budget: 0,
             filled: Duration::ZERO,
             share: SHARES,
+            most: SHARES,
             phase: Phase::Working,
             seen: Latency::default(),
             resting: Sum::default(),
@@ -121,6 +125,11 @@ impl Pace {
 
     pub fn budget(&self) -> i64 {
         self.budget
+    }
+
+    /// Sixteenths of the rate that it gets from now on at most, one at least (`qos::shares`).
+    pub fn at_most(&mut self, sixteenths: u32) {
+        self.most = sixteenths.clamp(1, SHARES);
     }
 
     /// There is nothing to do: this is how fast clients are without.
@@ -140,7 +149,7 @@ impl Pace {
 
     /// Work that clients' operations do not slow down: always, at the full rate.
     pub fn step_regardless(&mut self, now: Duration, rate: u64) {
-        self.share = SHARES;
+        (self.share, self.most) = (SHARES, SHARES);
         self.fill(now, rate);
     }
 
@@ -174,7 +183,7 @@ impl Pace {
     }
 
     fn fill(&mut self, now: Duration, rate: u64) {
-        let rate = u128::from(rate / u64::from(SHARES) * u64::from(self.share));
+        let rate = u128::from(rate / u64::from(SHARES) * u64::from(self.share.min(self.most)));
         let of = |time: Duration| (rate * time.as_millis() / 1000) as i64;
         let passed = now.saturating_sub(self.filled).min(BURST);
         self.filled = now;
@@ -245,6 +254,22 @@ mod tests {
         assert!(done > 440, "{done}");
         // It is slowed down again, and then goes away.
         b.run(3, RATE, 100, 900);
+        b.run(2, RATE, 0, 0);
+        let done = b.run(10, RATE, 0, 0);
+        assert!(done > 600, "{done}");
+    }
+
+    #[test]
+    fn beside_a_reservation_it_keeps_a_sixteenth() {
+        let mut b = Bench::default();
+        b.pace.at_most(0);
+        let done = b.run(10, RATE, 0, 0);
+        assert!((39..=46).contains(&done), "{done}");
+        // Clients that are slowed down as well take nothing more from it.
+        b.run(2, RATE, 100, 900);
+        let done = b.run(10, RATE, 100, 900);
+        assert!((25..=45).contains(&done), "{done}");
+        b.pace.at_most(16);
         b.run(2, RATE, 0, 0);
         let done = b.run(10, RATE, 0, 0);
         assert!(done > 600, "{done}");

@@ -5,17 +5,21 @@
 //! to hold back what it has for that object until there are tokens (MOSDBackoff; docs/decisions/0049-backoff.md). What is kept of it is a
 //! record (`table`). Only what its client may do is charged; other OSDs, metadata servers and monitors are not limited.
 //!
+//! A reservation goes the same way: while somebody who has one is at work, what all others do together, recovery and scrub among
+//! them, is held to what leaves his operations as fast as they are on their own (`shares`; docs/decisions/0066-reservations.md).
+//!
 //! Not here: what the limits are (`cluster::qos`), who may set them (`mon`); what of it is said to clients (`limiting`).
 
 pub mod bucket;
 pub mod cost;
 pub mod limits;
+pub mod shares;
 pub mod table;
 
 use crate::placement::Placement;
 use bytes::Bytes;
 use cluster::qos::{self, Subject};
-use limits::{Ids, Limits};
+use limits::{Ids, Limits, Passes};
 use net::ConnId;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -36,6 +40,7 @@ pub struct Qos {
 #[derive(Debug, Clone, Copy)]
 pub struct Charged {
     pub ids: Ids,
+    pub passes: Passes,
     pub bytes: u64,
 }
 
@@ -46,7 +51,13 @@ impl Qos {
     }
 
     pub fn next_timer(&self) -> Option<Duration> {
-        self.table.next_timer()
+        let shares = self.limits.shares.next_timer();
+        [shares, self.table.next_timer()].into_iter().flatten().min()
+    }
+
+    /// Of their rates, what recovery and scrub get beside those who have reservations: in sixteenths, one at least.
+    pub fn sixteenths(&self) -> u32 {
+        (self.limits.shares.part() * 16.0).round().clamp(1.0, 16.0) as u32
     }
 
     pub fn closed(&mut self, conn: ConnId) {
@@ -83,7 +94,8 @@ impl Qos {
 
     /// A read has its answer, of so many bytes.
     pub fn answered(&mut self, charged: Charged, bytes: u64) {
-        self.limits.settle(charged.ids, charged.bytes, bytes);
+        self.limits
+            .settle(charged.ids, charged.passes, charged.bytes, bytes);
     }
 
     pub fn dump(&self, now: Duration) -> Value {
@@ -106,11 +118,22 @@ impl Qos {
                 "ops": limit.served,
                 "held_back": limit.held,
                 "not_held": limit.unheld,
+                "ahead": limit.ahead,
             })
+        });
+        let shares = &self.limits.shares;
+        let others = json!({
+            "reserved_at_work": shares.is_active(),
+            "part": shares.part(),
+            "ceiling": shares.ceiling().map(f64::round),
+            "ahead": shares.ahead,
+            "held_back": shares.held,
+            "not_held": shares.unheld,
         });
         let (waiting, since) = self.table.held();
         json!({
             "limits": limits.collect::<Vec<_>>(),
+            "others": others,
             "records": self.table.len(),
             "objects_waiting": waiting,
             "longest_wait": since.map_or(0.0, |s| now.saturating_sub(s).as_secs_f64()),
@@ -139,5 +162,7 @@ fn led(placement: &Placement) -> BTreeMap<PoolId, (usize, u32)> {
     all
 }
 
+#[cfg(test)]
+mod neighbours;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! `skep qos`: limits of what clients may do per second. Sends the monitor's commands; `status` asks the OSDs.
+//! `skep qos`: limits and reservations of what clients do per second. Sends the monitor's commands; `status` asks the OSDs.
 
 use crate::options::{ClusterArgs, Format};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
@@ -30,18 +30,18 @@ struct Whom {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Set limits; those that are not named stay
+    /// Set limits and reservations; those that are not named stay
     Set {
         #[command(flatten)]
         whom: Whom,
-        /// KIND_limit, KIND_burst, KIND_burst_seconds=N, of the kinds iops, bps, read_iops, write_iops, read_bps, write_bps; N may
-        /// end in K, M, G, T
+        /// KIND_limit, KIND_burst, KIND_burst_seconds=N, of the kinds iops, bps, read_iops, write_iops, read_bps, write_bps;
+        /// iops_reserve, bps_reserve=N; N may end in K, M, G, T
         #[arg(required = true, value_name = "NAME=N")]
         amounts: Vec<String>,
         #[command(flatten)]
         how: How,
     },
-    /// Take limits away: all, or those of some kinds
+    /// Take limits and reservations away: all, or those of some kinds
     Rm {
         #[command(flatten)]
         whom: Whom,
@@ -50,7 +50,7 @@ enum Command {
         #[command(flatten)]
         how: How,
     },
-    /// List limits
+    /// List limits and reservations
     Ls {
         #[command(flatten)]
         how: How,
@@ -169,6 +169,7 @@ fn of_osd(osd: &Value, map: &types::osdmap::OsdMap) -> String {
         "{} objects held back, for {wait:.1} s at most\n",
         osd["objects_waiting"]
     ));
+    out.push_str(&of_others(&osd["others"]));
     for limit in osd["limits"].as_array().into_iter().flatten() {
         let share = limit["share"].as_f64().unwrap_or(0.0) * 100.0;
         out.push_str(&format!(
@@ -179,8 +180,30 @@ fn of_osd(osd: &Value, map: &types::osdmap::OsdMap) -> String {
             limit["held_back"],
             limit["not_held"],
         ));
+        if limit["ahead"].as_u64().is_some_and(|n| n > 0) {
+            out.push_str(&format!("    of these {} ahead of others\n", limit["ahead"]));
+        }
     }
     out
+}
+
+/// What reservations cost those who have none; nothing where there are none, and of an OSD that does not know them.
+fn of_others(others: &Value) -> String {
+    let part = others["part"].as_f64().unwrap_or(1.0) * 100.0;
+    let count = |name: &str| others[name].as_u64().unwrap_or(0);
+    if count("ahead") == 0 {
+        return String::new();
+    }
+    let now = match others["reserved_at_work"].as_bool() {
+        Some(true) => format!("at work now, others have {part:.0} % of what they had"),
+        _ => "not at work now".to_string(),
+    };
+    format!(
+        "  reservations: {now}; {} operations went ahead, others held back {} times, {} that could not be\n",
+        count("ahead"),
+        count("held_back"),
+        count("not_held"),
+    )
 }
 
 fn name_of(limit: &Value, map: &types::osdmap::OsdMap) -> String {

@@ -5,8 +5,12 @@
 //! - snapshots that every placement group has purged leave the queue;
 //! - pools over their quota, and OSDs near their end of space, get their flags; and lose them again;
 //! - mutes that have ended go;
+<<<<<<< HEAD
 //! - what is open under keys whose time is over ends;
 //! - limits of what clients may do in pools that are gone go;
+=======
+//! - limits and reservations of what clients do in pools that are gone go;
+>>>>>>> shares
 //! - wishes for placement groups to be copied before others go when these are whole, or gone;
 //! - OSDs that stay down are marked out (`auto_out` says which);
 //! - hosts are put where the rules of pools that are near a host look for them (`near`);
@@ -102,10 +106,17 @@ fn end_keys(state: &ClusterState, now: Utime, to: &mut Changes) {
 
 /// Of pools that are no more.
 fn end_limits(state: &ClusterState, to: &mut Changes) {
-    for subject in state.qos().keys() {
-        if subject.pool().is_some_and(|id| state.osdmap.pool(id).is_none()) {
-            to.push(subject.change(&Limits::default()));
-        }
+    let all = state.qos();
+    let gone = all
+        .keys()
+        .filter(|s| s.pool().is_some_and(|id| state.osdmap.pool(id).is_none()));
+    let rows = gone.flat_map(|subject| subject.changes(&Limits::default()));
+    // Most subjects have one row of the two.
+    let there = |change: &Change| {
+        matches!(change, Change::ConfigKeyRm { key } if state.config_keys.contains_key(key))
+    };
+    for change in rows.filter(there).take(PER_STEP_MAX) {
+        to.push(change);
     }
 }
 

@@ -97,6 +97,20 @@ impl Bucket {
         all
     }
 
+    /// The share of a reservation; what was not used within a second is no longer kept.
+    pub fn reserved(kind: Kind, amount: u64, share: f64, now: Duration) -> Self {
+        let per_second = amount as f64 * share;
+        let capacity = per_second.max(1.0);
+        Self {
+            kind,
+            peak: false,
+            per_second,
+            capacity,
+            level: capacity,
+            at: now,
+        }
+    }
+
     /// Goes on from where another stood.
     pub fn inherit(&mut self, old: &Self) {
         let full = old.level >= old.capacity;

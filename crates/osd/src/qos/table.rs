@@ -8,7 +8,8 @@
 //! the kind can come. UNBLOCK also follows the answers to the reads that were let through before: a client sends again whatever of
 //! the object it has no answer to, and does not look at the answer to the first sending any more; the read that is done anew
 //! would find what was written behind it. Tokens are taken before UNBLOCK is sent: whoever waited does not wait twice. Within one
-//! flow (a connection under the same limits, its reads or its writes) objects have their turns in order; flows take turns.
+//! flow (a connection under the same limits, its reads or its writes) objects have their turns in order; flows take turns. For the
+//! sake of who has a reservation nobody waits longer than [`HELD_MAX`].
 //!
 //! Bounds: [`PER_SESSION_MAX`] records of a connection, [`RECORDS_MAX`] in all; [`NAMES_MAX`] bytes of names of a connection, and
 //! [`ALL_NAMES_MAX`] in all. Beyond them operations are let through, and charged: to
@@ -16,7 +17,7 @@
 //! not limited.
 
 use crate::qos::bucket::Cost;
-use crate::qos::limits::{Ids, Limits};
+use crate::qos::limits::{Ids, Limits, Passes};
 use bytes::Bytes;
 use net::ConnId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -37,6 +38,9 @@ const STEP: Duration = Duration::from_millis(5);
 const CLAIM_WITHIN: Duration = Duration::from_secs(2);
 /// A client that has not said by then that it heard BLOCK never will.
 const ACK_WITHIN: Duration = Duration::from_secs(60);
+
+/// Nobody is held longer than this for the sake of who has a reservation.
+const HELD_MAX: Duration = Duration::from_secs(10);
 
 /// Where and when a record's PG was what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +78,8 @@ struct Record {
     cost: Cost,
     acked: bool,
     since: Duration,
+    /// Its tokens are of a reservation.
+    ahead: bool,
     phase: Phase,
 }
 
@@ -90,22 +96,45 @@ pub struct Arrival<'a> {
     pub named: SPgId,
     pub era: Era,
     pub object: &'a HObject,
-    /// What it falls under; none: it is not limited.
+    /// What it falls under whoever else is at work; none: it is not limited.
     pub ids: Ids,
+    /// Of no operations: it is none of those that are limited.
     pub cost: Cost,
     pub writes: bool,
     /// The client knows what BLOCK means.
     pub can_be_held: bool,
 }
 
+impl Arrival<'_> {
+    /// How it is let through, if it is.
+    pub fn passes(&self, ahead: bool) -> Passes {
+        match (ahead, self.can_be_held) {
+            (true, _) => Passes::Ahead,
+            (false, true) => Passes::Other,
+            (false, false) => Passes::Unheld,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It goes on.
     Go,
+    /// It goes on, within a reservation: what it takes from now on decides what is left for others.
+    Ahead,
     /// It is dropped: its client holds the object, or will.
     Drop,
     /// It is dropped, and its client is told so under this number.
     Block(u64),
+}
+
+impl Verdict {
+    fn go(ahead: bool) -> Self {
+        match ahead {
+            true => Self::Ahead,
+            false => Self::Go,
+        }
+    }
 }
 
 /// What a client is told about an object.
@@ -161,18 +190,15 @@ impl Table {
 
     pub fn arrive(&mut self, a: &Arrival<'_>, limits: &mut Limits, now: Duration) -> Verdict {
         if let Some(id) = self.find(a)
-            && let Some(verdict) = self.again(id, a, limits)
+            && let Some(verdict) = self.again(id, a, limits, now)
         {
             return verdict;
         }
-        if a.ids.is_empty() {
-            return Verdict::Go;
-        }
-        let wait = limits.wait(a.ids, &a.cost, true, now);
+        let (ids, wait, ahead) = limits.admit(a.ids, &a.cost, now);
         if wait.is_zero() {
-            limits.charge(a.ids, &a.cost);
-            limits.count(a.ids, |l| l.served += 1);
-            return Verdict::Go;
+            limits.charge(ids, &a.cost, a.passes(ahead), now);
+            limits.count(ids, |l| l.served += 1);
+            return Verdict::go(ahead);
         }
         // A second record of an object whose tokens are being claimed would share its name.
         let known = self.find(a);
@@ -180,44 +206,49 @@ impl Table {
             self.end(id, limits);
         }
         if !a.can_be_held || !self.has_room(a) {
-            limits.charge(a.ids, &a.cost);
-            limits.count(a.ids, |l| {
-                l.served += 1;
-                l.unheld += 1;
-            });
+            limits.charge(ids, &a.cost, Passes::Unheld, now);
+            limits.count(ids, |l| l.served += 1);
+            limits.unheld(ids);
             return Verdict::Go;
         }
-        limits.count(a.ids, |l| l.held += 1);
-        Verdict::Block(self.hold(a, wait, now))
+        limits.held(ids);
+        Verdict::Block(self.hold(a, ids, wait, now))
     }
 
     /// An operation on an object of which there is a record; None: that does not speak for it.
-    fn again(&mut self, id: u64, a: &Arrival<'_>, limits: &mut Limits) -> Option<Verdict> {
+    fn again(
+        &mut self,
+        id: u64,
+        a: &Arrival<'_>,
+        limits: &mut Limits,
+        now: Duration,
+    ) -> Option<Verdict> {
         let record = self.records.get_mut(&id)?;
+        let (ids, ahead) = (record.ids, record.ahead);
+        let same = a.cost.ops > 0 && a.ids == ids.always();
         match &mut record.phase {
             Phase::Waits => {
                 let with = record.cost.plus(a.cost);
-                let same = a.ids == record.ids;
-                if same && limits.seconds_of(a.ids, &with) <= BATCH_SECONDS {
+                if same && limits.seconds_of(ids, &with) <= BATCH_SECONDS {
                     record.cost = with;
                 }
-                limits.count(a.ids, |l| l.held += 1);
+                limits.held(if same { ids } else { a.ids });
                 Some(Verdict::Drop)
             }
             Phase::Granted | Phase::Leaves => Some(Verdict::Drop),
             Phase::Open { left, unspent, .. } => {
-                if a.ids != record.ids {
+                if !same {
                     return None;
                 }
                 // What comes may be more than what was counted when it came first.
-                limits.charge(a.ids, &a.cost.less(unspent));
+                limits.charge(ids, &a.cost.less(unspent), a.passes(ahead), now);
                 *unspent = unspent.less(&a.cost);
                 *left = left.saturating_sub(1);
                 if *left == 0 {
                     self.end(id, limits);
                 }
-                limits.count(a.ids, |l| l.served += 1);
-                Some(Verdict::Go)
+                limits.count(ids, |l| l.served += 1);
+                Some(Verdict::go(ahead))
             }
         }
     }
@@ -232,7 +263,7 @@ impl Table {
             && self.names + name <= ALL_NAMES_MAX
     }
 
-    fn hold(&mut self, a: &Arrival<'_>, wait: Duration, now: Duration) -> u64 {
+    fn hold(&mut self, a: &Arrival<'_>, ids: Ids, wait: Duration, now: Duration) -> u64 {
         self.last += 1;
         let id = self.last;
         // Nothing of the message that it came with.
@@ -247,11 +278,12 @@ impl Table {
             pg: a.pg,
             object,
             era: a.era,
-            ids: a.ids,
+            ids,
             writes: a.writes,
             cost: a.cost,
             acked: false,
             since: now,
+            ahead: false,
             phase: Phase::Waits,
         };
         let flow = record.flow();
@@ -333,13 +365,20 @@ impl Table {
                 self.flows.remove(&flow);
                 continue;
             };
-            let wait = limits.wait(record.ids, &record.cost, false, now);
+            let (wait, ahead) = record.turn(limits, now);
             if !wait.is_zero() {
                 self.wake(now + wait.max(STEP));
                 stopped.push_back(flow);
                 continue;
             }
-            limits.charge(record.ids, &record.cost);
+            let passes = match ahead {
+                true => Passes::Ahead,
+                false => Passes::Other,
+            };
+            if ahead {
+                (record.ids, record.ahead) = (record.ids.always(), true);
+            }
+            limits.charge(record.ids, &record.cost, passes, now);
             record.phase = Phase::Granted;
             self.unqueue(flow, id);
             if self.flows.contains_key(&flow) {
@@ -479,6 +518,24 @@ impl Table {
 impl Record {
     fn flow(&self) -> Flow {
         (self.conn, self.ids, self.writes)
+    }
+
+    /// How long it has still to wait, and whether it goes ahead of others: its reservation's tokens are taken then.
+    fn turn(&self, limits: &mut Limits, now: Duration) -> (Duration, bool) {
+        let own = self.ids.always();
+        let wait = limits.wait(own, &self.cost, false, now);
+        if !wait.is_zero() {
+            return (wait, false);
+        }
+        let reserved = limits.go_ahead(own, &self.cost, now);
+        if reserved == Some(Duration::ZERO) {
+            return (Duration::ZERO, true);
+        }
+        if !self.ids.is_other() || now.saturating_sub(self.since) >= HELD_MAX {
+            return (Duration::ZERO, false);
+        }
+        let others = limits.shares.wait(false, now);
+        (reserved.map_or(others, |wait| wait.min(others)), false)
     }
 
     fn notice(&self, id: u64) -> Notice {

@@ -1,7 +1,7 @@
 //! The table of who is held back, driven by hand.
 
 use super::bucket::Cost;
-use super::limits::{Ids, Limits, Place};
+use super::limits::{Ids, Limits, Passes, Place};
 use super::table::{
     ALL_NAMES_MAX, Arrival, Era, NAMES_MAX, Notice, PER_SESSION_MAX, RECORDS_MAX, Table, Verdict,
 };
@@ -243,7 +243,7 @@ fn a_rate_is_kept_whatever_the_depth() {
                         continue;
                     }
                     match b.send(1, &oid) {
-                        Verdict::Go => done += 1,
+                        Verdict::Go | Verdict::Ahead => done += 1,
                         Verdict::Drop => *held.entry(oid).or_default() += 1,
                         Verdict::Block(id) => {
                             held.insert(oid.clone(), 1);
@@ -529,13 +529,13 @@ fn a_read_is_charged_by_what_was_read() {
         ..Cost::default()
     };
     assert_eq!(b.send_with(1, "a", read, true), Verdict::Go);
-    b.limits.settle(b.ids("a"), 4 << 20, 10);
+    b.limits.settle(b.ids("a"), Passes::Other, 4 << 20, 10);
     assert_eq!(
         b.send_with(1, "a", read, true),
         Verdict::Go,
         "there was next to nothing"
     );
-    b.limits.settle(b.ids("a"), 4 << 20, 8 << 20);
+    b.limits.settle(b.ids("a"), Passes::Other, 4 << 20, 8 << 20);
     let id = match b.send_with(1, "a", read, true) {
         Verdict::Block(id) => id,
         other => panic!("{other:?}"),
@@ -543,4 +543,52 @@ fn a_read_is_charged_by_what_was_read() {
     b.ack(1, id);
     assert_eq!(b.after(7000), [] as [u64; 0]);
     assert_eq!(b.after(1000), [id]);
+}
+
+/// Tokens of a reservation are not spent on what its limit holds; and what a limit held goes ahead all the same.
+#[test]
+fn a_limit_and_a_reservation_stand_together() {
+    let both = words(&[("iops_limit", 10), ("iops_reserve", 10)]);
+    let mut b = Bench::new(&[(Subject::Pool(POOL), both)]);
+    assert_eq!(b.send(1, "x"), Verdict::Ahead);
+    let id = b.block(1, "a");
+    assert_eq!(b.send(1, "a"), Verdict::Drop);
+    let ahead = |b: &Bench| b.limits.all().map(|l| l.ahead).sum::<u64>();
+    assert_eq!(ahead(&b), 1);
+    assert_eq!(b.ack(1, id), [] as [u64; 0]);
+    assert_eq!(b.after(150), [id]);
+    assert_eq!(b.send(1, "a"), Verdict::Ahead);
+    assert_eq!(b.send(1, "a"), Verdict::Ahead);
+    assert_eq!(ahead(&b), 3);
+    assert!(b.table.is_empty());
+}
+
+/// The others owe 16 s of their floor: who has a reservation goes when that has tokens, and nobody waits longer than ten seconds.
+#[test]
+fn held_among_the_others_he_goes_by_his_reservation_again() {
+    let mut b = Bench::new(&[(image(POOL, "10ab"), words(&[("iops_reserve", 10)]))]);
+    for _ in 0..2 {
+        for i in 0..10 {
+            assert_eq!(b.send(1, &format!("rbd_data.10ab.{i}")), Verdict::Ahead);
+        }
+        b.now += Duration::from_secs(1);
+    }
+    for i in 0..10 {
+        b.send(1, &format!("rbd_data.10ab.{i}"));
+    }
+    b.limits.shares.step(b.now, b.now);
+    assert!(b.limits.shares.is_holding());
+    let large = Cost {
+        write_bytes: 64 << 20,
+        ..WRITE
+    };
+    assert_eq!(b.send_with(2, "rbd_data.20cd.0", large, true), Verdict::Go);
+    let (other, his) = (b.block(2, "rbd_data.20cd.1"), b.block(1, "rbd_data.10ab.50"));
+    b.ack(2, other);
+    assert_eq!(b.ack(1, his), [] as [u64; 0]);
+    assert_eq!(b.after(150), [his]);
+    assert_eq!(b.send(1, "rbd_data.10ab.50"), Verdict::Ahead);
+    assert_eq!(b.after(9000), [] as [u64; 0]);
+    assert_eq!(b.after(1100), [other]);
+    assert_eq!(b.send(2, "rbd_data.20cd.1"), Verdict::Go);
 }

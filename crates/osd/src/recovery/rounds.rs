@@ -2,7 +2,7 @@
 
 use super::{Profile, allowed};
 use crate::osd::Osd;
-use crate::pace::STEP;
+use crate::pace::{SHARES, STEP};
 use cluster::Forced;
 use pg::{CopyNeed, Input};
 use std::collections::BTreeMap;
@@ -57,6 +57,12 @@ impl Osd {
         }
         let profile = self.recovery_profile();
         let wall = self.clock.wall();
+        // Data of which there is one copy left goes before anybody's latency.
+        let most = match needs.iter().any(|(need, _)| need.in_sync <= 1) {
+            true => SHARES,
+            false => self.qos.sixteenths(),
+        };
+        self.recovery.pace.at_most(most);
         match profile {
             Profile::Urgent => self.recovery.pace.step_regardless(now, profile.rate()),
             _ if self.recovery.pace.step(now, wall, &self.clients, profile.rate()) => {}

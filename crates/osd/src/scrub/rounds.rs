@@ -19,6 +19,9 @@ const RATE_ASKED: u64 = 256 << 20;
 const RATE_LEAST: u64 = 16 << 20;
 /// Scheduled scrubs go this much faster than the promise asks for.
 const AHEAD: u64 = 4;
+/// Sixteenths of the rate that are left beside those who have reservations: less than one in [`AHEAD`] would break the promise.
+const BESIDE_RESERVED: u32 = 4;
+
 impl Osd {
     pub fn scrub_timer(&self) -> Option<Duration> {
         self.scrubs.next
@@ -41,6 +44,8 @@ impl Osd {
         }
         self.scrubs.next = Some(now + STEP);
         let (wall, rate) = (self.clock.wall(), self.scrub_rate());
+        let most = self.qos.sixteenths().max(BESIDE_RESERVED);
+        self.scrubs.pace.at_most(most);
         if self.scrubs.pace.step(now, wall, &self.clients, rate) {
             self.grant_scrubs();
         }

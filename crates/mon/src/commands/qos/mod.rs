@@ -1,4 +1,4 @@
-//! `qos`: limits of what clients may do per second, which OSDs enforce (`cluster::qos`; docs/operating/qos.md).
+//! `qos`: limits and reservations of what clients do per second, which OSDs enforce (`cluster::qos`; docs/operating/qos.md).
 //!
 //! An image is named as people name it, and looked up before the command is decided ([`wanted`]).
 
@@ -20,19 +20,19 @@ pub const TABLE: &[Spec] = &[
     spec(
         RW,
         "qos set what:choice(pool|namespace|image|user) who:str amounts*:str",
-        "limit what clients may do per second (iops_limit=500 write_bps_limit=20M; skep's own)",
+        "limit or reserve what clients do per second (iops_limit=500 iops_reserve=90; skep's own)",
         set,
     ),
     spec(
         RW,
         "qos rm what:choice(pool|namespace|image|user) who:str kinds?*:str",
-        "take limits away: all, or those of some kinds (iops, write_bps; skep's own)",
+        "take limits away: all, or some (iops, write_bps, iops_reserve; skep's own)",
         rm,
     ),
     spec(
         R,
         "qos ls",
-        "limits of what clients may do per second (skep's own)",
+        "limits and reservations of what clients do per second (skep's own)",
         ls,
     ),
 ];
@@ -156,7 +156,15 @@ fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     if let Some((_, _, name)) = place(cmd.text("who")).filter(|_| matches!(subject, Subject::Image(_))) {
         (limits.name, limits.data_pool) = (name.into(), data_pool);
     }
-    Outcome::default().with(Changes::one(subject.change(&limits)))
+    put(&subject, &limits)
+}
+
+fn put(subject: &Subject, limits: &Limits) -> Outcome {
+    let mut changes = Changes::none();
+    for change in subject.changes(limits) {
+        changes.push(change);
+    }
+    Outcome::default().with(changes)
 }
 
 /// Powers of 1024.
@@ -189,7 +197,7 @@ fn rm(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     if kinds.is_empty() {
         limits = Limits::default();
     }
-    Outcome::default().with(Changes::one(subject.change(&limits)))
+    put(&subject, &limits)
 }
 
 /// As the command takes it.

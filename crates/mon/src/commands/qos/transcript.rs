@@ -38,6 +38,19 @@ fn of_pools_namespaces_and_users() {
         "{text}"
     );
 
+    // A reservation is one more amount, and can be taken away alone.
+    run(c, set("pool", "p", &["iops_reserve=90", "bps_reserve=2M"]), 0, "");
+    let all = c.json(r#"{"prefix":"qos ls"}"#);
+    let reserved = (&all[0]["iops_reserve"], &all[0]["bps_reserve"], &all[0]["iops_limit"]);
+    assert_eq!(reserved, (&json!(90), &json!(2 << 20), &json!(500)));
+    let text = c.text(r#"{"prefix":"qos ls"}"#);
+    assert!(text.contains(" iops_reserve=90 bps_reserve=2 MiB\n"), "{text}");
+    let too_much = set("pool", "p", &["iops_reserve=501"]);
+    run(c, too_much, -22, "iops_reserve is above iops_limit");
+    let kinds = ["iops_reserve", "bps_reserve"];
+    let rm = json!({"prefix": "qos rm", "what": "pool", "who": "p", "kinds": kinds});
+    run(c, rm, 0, "");
+
     for (command, code, status) in [
         (set("pool", "q", &["iops_limit=5"]), -2, "unrecognized pool 'q'"),
         (set("pool", "p", &["iops=5"]), -22, "there is no limit iops"),
@@ -105,6 +118,29 @@ fn of_pools_namespaces_and_users() {
     let delete =
         json!({"prefix": "osd pool delete", "pool": "p", "pool2": "p", "yes_i_really_really_mean_it": true});
     assert_eq!(c.run(&delete.to_string(), b"").code, 0);
+    c.upkeep();
+    assert_eq!(c.json(r#"{"prefix":"qos ls"}"#), json!([]));
+}
+
+/// One step takes so many rows that a transaction holds them, and the next the rest.
+#[test]
+fn many_that_have_both_end_with_their_pool_in_steps() {
+    let c = &mut Cluster::with_osds(1);
+    let pool = json!({"prefix": "osd pool create", "pool": "p", "pg_num": 8});
+    assert_eq!(c.run(&pool.to_string(), b"").code, 0);
+    for i in 0..600 {
+        let both = &["iops_limit=50", "iops_reserve=5"];
+        run(c, set("namespace", &format!("p/n{i}"), both), 0, "");
+    }
+    let key = "mon_allow_pool_delete";
+    let allow = json!({"prefix": "config set", "who": "mon", "name": key, "value": "true"});
+    assert_eq!(c.run(&allow.to_string(), b"").code, 0);
+    let delete =
+        json!({"prefix": "osd pool delete", "pool": "p", "pool2": "p", "yes_i_really_really_mean_it": true});
+    assert_eq!(c.run(&delete.to_string(), b"").code, 0);
+    c.upkeep();
+    let left = c.json(r#"{"prefix":"qos ls"}"#).as_array().map(Vec::len);
+    assert!(left.is_some_and(|n| (1..600).contains(&n)), "{left:?}");
     c.upkeep();
     assert_eq!(c.json(r#"{"prefix":"qos ls"}"#), json!([]));
 }
