@@ -266,17 +266,12 @@ impl Osd {
             if let Some(charged) = op.charged {
                 self.qos.answered(charged, out_bytes);
             }
-<<<<<<< HEAD
-            if self.stages.is_on() || self.tracer.is_on() {
-                let bytes = u64::from(op.in_bytes) + out_bytes;
-                self.tell_stages(op, permit, (bytes, reply.result), now);
-=======
             if op.ahead {
                 self.qos.limits.shares.answered(now, took);
             }
-            if self.stages.is_on() {
-                self.count_stages(op, permit, u64::from(op.in_bytes) + out_bytes, now);
->>>>>>> shares
+            if self.stages.is_on() || self.tracer.is_on() {
+                let bytes = u64::from(op.in_bytes) + out_bytes;
+                self.tell_stages(op, permit, (bytes, reply.result), now);
             }
             if let Some(image) = &op.image {
                 let done = images::Done {

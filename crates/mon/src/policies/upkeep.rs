@@ -5,12 +5,8 @@
 //! - snapshots that every placement group has purged leave the queue;
 //! - pools over their quota, and OSDs near their end of space, get their flags; and lose them again;
 //! - mutes that have ended go;
-<<<<<<< HEAD
 //! - what is open under keys whose time is over ends;
-//! - limits of what clients may do in pools that are gone go;
-=======
 //! - limits and reservations of what clients do in pools that are gone go;
->>>>>>> shares
 //! - wishes for placement groups to be copied before others go when these are whole, or gone;
 //! - OSDs that stay down are marked out (`auto_out` says which);
 //! - hosts are put where the rules of pools that are near a host look for them (`near`);
