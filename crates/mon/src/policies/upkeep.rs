@@ -108,9 +108,7 @@ fn end_limits(state: &ClusterState, to: &mut Changes) {
         .filter(|s| s.pool().is_some_and(|id| state.osdmap.pool(id).is_none()));
     let rows = gone.flat_map(|subject| subject.changes(&Limits::default()));
     // Most subjects have one row of the two.
-    let there = |change: &Change| {
-        matches!(change, Change::ConfigKeyRm { key } if state.config_keys.contains_key(key))
-    };
+    let there = |change: &Change| matches!(change, Change::ConfigKeyRm { key } if state.config_keys.contains_key(key));
     for change in rows.filter(there).take(PER_STEP_MAX) {
         to.push(change);
     }

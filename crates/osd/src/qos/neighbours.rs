@@ -124,7 +124,9 @@ impl Servers {
     }
 
     fn rests(&self) -> bool {
-        self.all.iter().all(|one| one.limits.shares.next_timer().is_none())
+        self.all
+            .iter()
+            .all(|one| one.limits.shares.next_timer().is_none())
     }
 
     fn send(&mut self, client: usize, object: u64) {
@@ -186,7 +188,11 @@ impl Servers {
     fn serve(&mut self, at: usize) {
         let (now, one) = (self.now, &mut self.all[at]);
         // Clocks agree within milliseconds.
-        if one.limits.shares.step(now, now + Duration::from_millis(3) * at as u32) {
+        if one
+            .limits
+            .shares
+            .step(now, now + Duration::from_millis(3) * at as u32)
+        {
             one.table.look(now);
         }
         let mut out = Vec::new();
@@ -246,7 +252,10 @@ fn who_has_a_reservation_keeps_his_rate_and_the_flood_its_floor() {
     for count in [1, 3] {
         let [alone, ..] = Servers::new(count, &nothing()).run(5, [1, 0, 0]);
         let [free, ..] = Servers::new(count, &nothing()).run(5, [1, 64, 0]);
-        assert!(free < alone / 4, "there is something to protect: {free} of {alone}");
+        assert!(
+            free < alone / 4,
+            "there is something to protect: {free} of {alone}"
+        );
         let mut s = Servers::new(count, &reserved(2000));
         s.run(20, [1, 64, 0]);
         let [kept, flood, _] = s.run(20, [1, 64, 0]);
@@ -325,7 +334,11 @@ fn beyond_his_reservation_he_is_one_of_the_others() {
     };
     assert_eq!(ahead(&mut limits, now), 10);
     assert_eq!(ahead(&mut limits, now + Duration::from_millis(500)), 5);
-    assert_eq!(ahead(&mut limits, now + Duration::from_secs(60)), 10, "no more is kept");
+    assert_eq!(
+        ahead(&mut limits, now + Duration::from_secs(60)),
+        10,
+        "no more is kept"
+    );
     let now = now + Duration::from_secs(60);
     limits.shares.step(now, now);
     let (class, _, first) = limits.admit(his, &WRITE, now);

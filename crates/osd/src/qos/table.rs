@@ -216,13 +216,7 @@ impl Table {
     }
 
     /// An operation on an object of which there is a record; None: that does not speak for it.
-    fn again(
-        &mut self,
-        id: u64,
-        a: &Arrival<'_>,
-        limits: &mut Limits,
-        now: Duration,
-    ) -> Option<Verdict> {
+    fn again(&mut self, id: u64, a: &Arrival<'_>, limits: &mut Limits, now: Duration) -> Option<Verdict> {
         let record = self.records.get_mut(&id)?;
         let (ids, ahead) = (record.ids, record.ahead);
         let same = a.cost.ops > 0 && a.ids == ids.always();

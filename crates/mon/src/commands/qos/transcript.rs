@@ -41,7 +41,11 @@ fn of_pools_namespaces_and_users() {
     // A reservation is one more amount, and can be taken away alone.
     run(c, set("pool", "p", &["iops_reserve=90", "bps_reserve=2M"]), 0, "");
     let all = c.json(r#"{"prefix":"qos ls"}"#);
-    let reserved = (&all[0]["iops_reserve"], &all[0]["bps_reserve"], &all[0]["iops_limit"]);
+    let reserved = (
+        &all[0]["iops_reserve"],
+        &all[0]["bps_reserve"],
+        &all[0]["iops_limit"],
+    );
     assert_eq!(reserved, (&json!(90), &json!(2 << 20), &json!(500)));
     let text = c.text(r#"{"prefix":"qos ls"}"#);
     assert!(text.contains(" iops_reserve=90 bps_reserve=2 MiB\n"), "{text}");
