@@ -1,6 +1,6 @@
 //! The command line's grammar and help; clap builds parser and help from this one table.
 
-pub use crate::options::{ClusterArgs, Format, parse_size};
+pub use crate::options::{ClusterArgs, Format, Where, parse_size};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use node::KeepFree;
 use std::net::IpAddr;
@@ -105,25 +105,6 @@ pub struct Tell {
     /// The command, its arguments as NAME=VALUE: `perf dump`, `config get key=osd_memory_target`; or one JSON object
     #[arg(required = true, value_name = "WORD")]
     pub words: Vec<String>,
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct Where {
-    /// Directory of the store [default: $SKEP_DATA, else /var/lib/skep (root) or ~/.local/share/skep]
-    #[arg(long, value_name = "DIR", env = "SKEP_DATA")]
-    pub data: Option<PathBuf>,
-}
-
-impl Where {
-    pub fn dir(&self) -> PathBuf {
-        if let Some(dir) = &self.data {
-            return dir.clone();
-        }
-        match std::env::var_os("HOME") {
-            Some(home) if !io::files::is_root() => PathBuf::from(home).join(".local/share/skep"),
-            _ => PathBuf::from("/var/lib/skep"),
-        }
-    }
 }
 
 #[derive(Debug, ClapArgs)]

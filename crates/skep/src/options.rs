@@ -23,6 +23,26 @@ pub struct ClusterArgs {
     pub name: String,
 }
 
+/// A machine's store.
+#[derive(Debug, ClapArgs)]
+pub struct Where {
+    /// Directory of the store [default: $SKEP_DATA, else /var/lib/skep (root) or ~/.local/share/skep]
+    #[arg(long, value_name = "DIR", env = "SKEP_DATA")]
+    pub data: Option<PathBuf>,
+}
+
+impl Where {
+    pub fn dir(&self) -> PathBuf {
+        if let Some(dir) = &self.data {
+            return dir.clone();
+        }
+        match std::env::var_os("HOME") {
+            Some(home) if !io::files::is_root() => PathBuf::from(home).join(".local/share/skep"),
+            _ => PathBuf::from("/var/lib/skep"),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     Plain,

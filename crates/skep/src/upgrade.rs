@@ -1,7 +1,6 @@
 //! `skep upgrade`: whether this program can take the place of the one that serves, and whether that one could come back.
 
-use crate::args::Where;
-use crate::options::Format;
+use crate::options::{Format, Where};
 use clap::{Args as ClapArgs, Subcommand};
 use io::key_file::KeyFile;
 use node::Error;

@@ -1,7 +1,6 @@
 //! The grammar of `skep mount`.
 
-use crate::args::Where;
-use crate::options::parse_size;
+use crate::options::{Where, parse_size};
 use clap::Args as ClapArgs;
 use node::KeepFree;
 use std::path::PathBuf;
