@@ -1,6 +1,7 @@
 """`skep store check`, `dump` and `bench`: what stock clients wrote is verified, damage is found and named, the data
 comes back byte for byte from a server that has ended, and nothing of its files is changed.
 """
+import base64
 import hashlib
 import json
 import os
@@ -217,6 +218,15 @@ def test_bench(tmp_path):
     assert by[('write new', large, 4)]['operations'] == 8 and by[('create', small, 32)]['operations'] == 500
     many = r['many']
     assert many['objects'] == many['listed'] == 500 and many['replay_seconds'] > 0 and many['open_seconds'] > 0, many
+
+
+def test_bench_of_encrypted_data_leaves_nothing_either(tmp_path):
+    dir, keys = tmp_path / 'bench', tmp_path / 'keys'
+    keys.write_text('k1 %s\n' % base64.b64encode(bytes(range(32))).decode())
+    keys.chmod(0o600)
+    r = json.loads(store('bench', dir, '--size', '16M', '--time', '1', '--depth', '8', '--memory', '64M', '--only', 'overwrite',
+                         '--keys', keys, '-f', 'json').out)
+    assert list(dir.iterdir()) == [] and all(m['operations'] > 0 for m in r['results']), r
 
 
 def test_bench_only_where_nothing_is(tmp_path):

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// The bench's own directory within the one that is named.
 const OWN: &str = "skep-store-bench";
-const FILES: [&str; 2] = ["block", "index"];
+const FILES: [&str; 3] = ["block", "index", "seal"];
 /// Free space wanted per byte of data: what is written again lies beside the old until a checkpoint.
 const SPACE_FACTOR: u64 = 2;
 const SPACE_BESIDE: u64 = 512 << 20;
