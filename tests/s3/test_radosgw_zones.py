@@ -41,16 +41,16 @@ def zone(own, tmp_path):
 def test_the_log_for_another_zone_is_kept_and_trimmed(zone):
     s3 = zone.client(GatewayUser(zone, 'zuser'))
     for n in range(6):
-        s3.create_bucket(Bucket='b%d' % n)
-        s3.put_object(Bucket='b%d' % n, Key='o', Body=b'x')
+        s3.create_bucket(Bucket='bkt%d' % n)
+        s3.put_object(Bucket='bkt%d' % n, Key='o', Body=b'x')
 
     def keys():
         return {row['entry']['key'].split(':')[0] for shard in range(SHARDS) for row in zone.entries(shard)}
-    wait_until(lambda: keys() == {'b%d' % n for n in range(6)}, LATER_S, 1, 'all buckets to be in the log')
+    wait_until(lambda: keys() == {'bkt%d' % n for n in range(6)}, LATER_S, 1, 'all buckets to be in the log')
     # It goes on after the gateway was killed.
     zone.kill()
     zone.start()
-    s3.put_object(Bucket='b0', Key='later', Body=b'y')
+    s3.put_object(Bucket='bkt0', Key='later', Body=b'y')
     full = max(range(SHARDS), key=lambda shard: len(zone.entries(shard)))
     rows = zone.entries(full)
     assert len(rows) >= 2
