@@ -241,7 +241,8 @@ def test_disks_of_machines(own, here):
     run(['qemu-img', 'convert', '-t', 'none', '-O', 'raw', disk, raw])
     run(['qemu-img', 'compare', disk, raw])
     run(['fio', '--name=v', '--filename=%s' % (here / 'fio'), '--size=8M', '--rw=randrw', '--bs=4k,16k', '--ioengine=libaio',
-         '--iodepth=8', '--direct=1', '--verify=crc32c', '--verify_fatal=1', '--verify_state_save=0', '--fsync=32', '--number_ios=600'])
+         '--iodepth=8', '--direct=1', '--verify=crc32c', '--verify_fatal=1', '--verify_state_save=0', '--fsync=32',
+         '--number_ios=600'])
 
 
 def test_somebody_unmounts_it_and_a_second_one_is_refused(own, here, folder):
