@@ -72,6 +72,10 @@ impl Names {
         Self(true)
     }
 
+    pub fn is_url(self) -> bool {
+        self.0
+    }
+
     pub fn write(self, name: &str) -> String {
         if !self.0 {
             return name.to_string();
