@@ -97,6 +97,18 @@ impl ObjectReads for Watched<'_> {
         self.note(oid, r)
     }
 
+    fn omap_each(
+        &mut self,
+        oid: &ObjectId,
+        from: Bound<&[u8]>,
+        max_entries: usize,
+        max_bytes: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<bool, IoError> {
+        let r = self.store.omap_each(oid, from, max_entries, max_bytes, each);
+        self.note(oid, r)
+    }
+
     fn list(&mut self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError> {
         self.store.list(from, max)
     }

@@ -26,11 +26,28 @@ pub fn check_attrs(s: &mut impl ObjectReads, o: &ObjectId, expected: &[(Bytes, B
     }
 }
 
+/// The same page, by the way that copies nothing.
+fn each_row(
+    s: &mut impl ObjectReads,
+    o: &ObjectId,
+    from: Bound<&[u8]>,
+    (rows, bytes): (usize, usize),
+) -> OmapPage {
+    let mut page = OmapPage::default();
+    let mut take = |k: &[u8], v: &[u8]| {
+        let row = (Bytes::copy_from_slice(k), Bytes::copy_from_slice(v));
+        page.rows.push(row);
+    };
+    let more = s.omap_each(o, from, rows, bytes, &mut take).unwrap();
+    OmapPage { more, ..page }
+}
+
 /// Whole, in pages of one row, one by one, and as they are counted.
 pub fn check_rows(s: &mut impl ObjectReads, o: &ObjectId, expected: &[(Bytes, Bytes)]) {
     let all = s.omap_range(o, Bound::Unbounded, usize::MAX, usize::MAX).unwrap();
     assert_eq!(all.rows, expected);
     assert!(!all.more);
+    assert_eq!(each_row(s, o, Bound::Unbounded, (usize::MAX, usize::MAX)), all);
     let mut found: Vec<(Bytes, Bytes)> = Vec::new();
     loop {
         let last = found.last().map(|(k, _)| k.clone());
@@ -38,6 +55,7 @@ pub fn check_rows(s: &mut impl ObjectReads, o: &ObjectId, expected: &[(Bytes, By
             .as_ref()
             .map_or(Bound::Unbounded, |k| Bound::Excluded(&k[..]));
         let page = s.omap_range(o, from, 3, usize::MAX).unwrap();
+        assert_eq!(each_row(s, o, from, (3, usize::MAX)), page);
         let before = found.len();
         found.extend(page.rows);
         assert_eq!(page.more, found.len() < expected.len(), "behind {before} rows");
@@ -96,6 +114,7 @@ fn missing<S: Subject>(s: &mut S) {
         assert!(s.omap_get(&oid, &keys).unwrap().is_empty());
         let page = s.omap_range(&oid, Bound::Unbounded, 9, 999).unwrap();
         assert_eq!(page, OmapPage::default());
+        assert_eq!(each_row(s, &oid, Bound::Unbounded, (9, 999)), page);
     });
 }
 
@@ -224,6 +243,7 @@ fn pages<S: Subject>(s: &mut S) {
             let found = s.omap_range(&oid("a"), from, rows, bytes).unwrap();
             assert_eq!(found.rows, all[expected.clone()], "{from:?} {rows} {bytes}");
             assert_eq!(found.more, expected.end < 4, "{from:?} {rows} {bytes}");
+            assert_eq!(each_row(s, &oid("a"), from, (rows, bytes)), found);
         };
         use Bound::*;
         page(Included(b"b"), 9, 999, 1..4);
