@@ -5,7 +5,7 @@
 //! bounds (`LIST_MAX` objects). The library still answers, with an empty page: signatures, policies and counts are its and ours as for every
 //! other operation. Where the library is called (`service`) the document takes the place of the answer's body.
 
-use super::texts::Names;
+use super::texts::{Names, url_encoded};
 use super::times::iso_text;
 use crate::objects::Sink;
 use crate::summary::Summary;
@@ -43,8 +43,8 @@ impl Document {
 /// Objects and prefixes of a page.
 pub struct Page {
     names: Names,
-    /// The element of the owner, where it is shown.
-    owner: Vec<u8>,
+    /// What is the same of all objects: from the end of the time, with the owner where he is shown, to where the size is.
+    between: Vec<u8>,
     /// A gap, then objects.
     objects: Vec<u8>,
     /// They come after all objects.
@@ -53,16 +53,17 @@ pub struct Page {
 
 impl Page {
     pub fn new(names: Names, owner: Option<&str>) -> Self {
-        let mut of = Vec::new();
+        let mut between = b"</LastModified>".to_vec();
         if let Some(id) = owner {
-            of.extend_from_slice(b"<Owner>");
-            element(&mut of, "DisplayName", id);
-            element(&mut of, "ID", id);
-            of.extend_from_slice(b"</Owner>");
+            between.extend_from_slice(b"<Owner>");
+            element(&mut between, "DisplayName", id);
+            element(&mut between, "ID", id);
+            between.extend_from_slice(b"</Owner>");
         }
+        between.extend_from_slice(b"<Size>");
         Self {
             names,
-            owner: of,
+            between,
             objects: vec![0; GAP],
             prefixes: Vec::new(),
         }
@@ -75,6 +76,10 @@ impl Page {
         self.objects.extend_from_slice(&self.prefixes);
         elements(&mut self.objects, after);
         self.objects.extend_from_slice(END);
+        // There was room for objects that one prefix stands for: it is not kept until all has been sent.
+        if self.objects.capacity() > 2 * self.objects.len() {
+            self.objects.shrink_to_fit();
+        }
         Document(match GAP.checked_sub(head.len()) {
             Some(from) => {
                 self.objects[from..GAP].copy_from_slice(&head);
@@ -105,15 +110,13 @@ impl Sink for Page {
         name(out, self.names, key);
         out.extend_from_slice(b"</Key><LastModified>");
         out.extend_from_slice(&iso_text(entry.modified));
-        out.extend_from_slice(b"</LastModified>");
-        out.extend_from_slice(&self.owner);
-        out.extend_from_slice(b"<Size>");
+        out.extend_from_slice(&self.between);
         // As a signed number, as S3 has it.
         number(out, entry.size as i64);
-        out.extend_from_slice(b"</Size>");
+        out.extend_from_slice(b"</Size><StorageClass>");
         let class = Some(entry.class).filter(|class| !class.is_empty());
-        element(out, "StorageClass", class.unwrap_or(STANDARD));
-        out.extend_from_slice(b"</Contents>");
+        text(out, class.unwrap_or(STANDARD));
+        out.extend_from_slice(b"</StorageClass></Contents>");
         Ok(())
     }
 
@@ -147,7 +150,7 @@ fn element(out: &mut Vec<u8>, name: &str, content: &str) {
 fn name(out: &mut Vec<u8>, names: Names, key: &str) {
     match names.is_url() {
         // It has nothing then that XML escapes.
-        true => out.extend_from_slice(names.write(key).as_bytes()),
+        true => url_encoded(key, out),
         false => text(out, key),
     }
 }
