@@ -209,3 +209,36 @@ fn large_omaps_are_listed_in_pages_and_refused_where_there_are_none() {
     rig.one("o", op(code::OMAPRMKEYS).with_data(denc::Encode::to_bytes(&more)));
     assert_eq!(rig.one("copy", copies::copy_from(POOL, "o", 0)), 0);
 }
+
+#[test]
+fn pages_of_rows_are_parts_of_a_plain_list() {
+    let keys = ["a", "b", "b0", "b1", "b2", "c", "d"];
+    let mut rig = Rig::new();
+    assert_eq!(rig.one("o", omap_set(&keys.map(|k| (k, k)))), 0);
+    let page = |rig: &mut Rig, after: &str, prefix: &str, max: u64| {
+        let mut w = denc::Writer::new();
+        w.string(after);
+        w.u64(max);
+        w.string(prefix);
+        let r = rig.run("o", vec![op(code::OMAPGETVALS).with_data(w.finish())]);
+        assert_eq!(r.result, 0);
+        let mut out = denc::Reader::new(r.ops[0].outdata.clone());
+        let rows: Vec<(String, String)> = out.get().unwrap();
+        let more: bool = out.get().unwrap();
+        assert!(out.is_empty() && rows.iter().all(|(k, v)| k == v));
+        (rows.into_iter().map(|(k, _)| k).collect::<Vec<_>>(), more)
+    };
+    for prefix in ["", "b", "c", "d", "x"] {
+        for after in ["", "a", "b", "b1", "b2", "c", "z"] {
+            let within = keys.iter().filter(|k| k.starts_with(prefix) && **k > after);
+            let within: Vec<&str> = within.copied().collect();
+            for max in [0, 1, 2, 3, 100] {
+                let want = &within[..within.len().min(max)];
+                let found = page(&mut rig, after, prefix, max as u64);
+                let case = format!("{prefix:?} behind {after:?}, {max}");
+                assert_eq!(found.0, want, "{case}");
+                assert_eq!(found.1, within.len() > max, "{case}");
+            }
+        }
+    }
+}
