@@ -16,7 +16,7 @@ use s3s::S3Response;
 /// In front of the objects, for what is only known at the end. What does not fit costs a copy.
 const GAP: usize = 4096;
 /// What an object takes, about.
-const OBJECT_BYTES: usize = 320;
+const OBJECT_BYTES: usize = 384;
 
 const BEGIN: &str = concat!(
     r#"<?xml version="1.0" encoding="UTF-8"?>"#,
