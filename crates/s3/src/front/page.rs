@@ -1,5 +1,5 @@
-//! A page of a listing of objects as the XML that is sent, written from the index's rows as they come: such a page has a thousand objects, and making
-//! each into the library's types, and those into XML, cost more than all the rest of a listing (docs/decisions/0074-listings-from-rows.md).
+//! A page of a listing of objects as the XML that is sent, written from the index's rows as they come: such a page has a
+//! thousand objects, and none of them is made into the library's types (docs/decisions/0074-listings-from-rows.md).
 //!
 //! Invariants: byte for byte what the library's serializer writes of the same answer, which is tested for random keys; it ends at the same
 //! bounds (`LIST_MAX` objects). The library still answers, with an empty page: signatures, policies and counts are its and ours as for every
