@@ -160,7 +160,7 @@ impl ObjectReads for StoreView {
         from: Bound<&[u8]>,
         max_entries: usize,
         max_bytes: usize,
-        each: &mut dyn FnMut(&[u8], &[u8]),
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<bool, IoError> {
         or_default(self.engine.omap_each(oid, from, (max_entries, max_bytes), each))
     }

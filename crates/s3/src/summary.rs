@@ -1,7 +1,8 @@
 //! What a listing shows of an entry, read where its bytes lie: the record's other fields are passed over, and nothing is copied.
 //!
-//! Invariants: of bytes that [`Entry`](crate::record::Entry) is decoded from, a summary says the same; an entry that needs a newer decoder is refused
-//! here, too. Fields that are passed over are not looked at: an entry that is damaged there alone is listed, and reading it is refused.
+//! Invariants: of bytes that [`Entry`](crate::record::Entry) is decoded from, a summary says the same; an entry whose own envelope, attributes or
+//! checksum need a newer decoder is refused here, too. Fields that are passed over are not looked at: an entry that is damaged, or needs a newer decoder,
+//! there alone is listed, and reading it is refused.
 
 use crate::record::{SEALED, WITH_CLASS};
 use denc::{Error, Result};

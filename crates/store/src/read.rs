@@ -7,7 +7,7 @@ use crate::block_row::block_crc;
 use crate::codec::Input;
 use crate::compress::Blob;
 use crate::generation::OmapDelta;
-use crate::index::Table;
+use crate::index::{Each, Table};
 use crate::onode::{BLOCK, Extent, Onode, Value};
 use crate::state::State;
 use crate::values::{OmapPage, Stat, Ticket};
@@ -434,13 +434,13 @@ impl State {
         self.omap_page(o.nid, from, max_entries, max_bytes)
     }
 
-    /// The same rows, handed on where they lie; whether others follow.
+    /// The same rows, handed on where they lie until `each` has enough; whether others follow (false then).
     pub fn omap_each(
         &self,
         oid: &ObjectId,
         from: Bound<&[u8]>,
         most: (usize, usize),
-        each: &mut dyn FnMut(&[u8], &[u8]),
+        each: &mut Each<'_>,
     ) -> Result<bool> {
         let o = self.need(oid)?;
         if o.omap_keys == 0 {
@@ -448,7 +448,7 @@ impl State {
         }
         self.omap_rows(o.nid, from, most, &mut |row| {
             let (k, v) = row.slices();
-            each(k, v);
+            each(k, v)
         })
     }
 
@@ -462,17 +462,21 @@ impl State {
     ) -> Result<OmapPage> {
         let mut entries = Vec::new();
         let most = (max_entries, max_bytes);
-        let more = self.omap_rows(nid, from, most, &mut |row| entries.push(row.owned()))?;
+        let more = self.omap_rows(nid, from, most, &mut |row| {
+            entries.push(row.owned());
+            true
+        })?;
         Ok(OmapPage { entries, more })
     }
 
-    /// Hands them on one by one, at least one if there is one, then while both bounds (entries, bytes) hold; whether others follow.
+    /// Hands them on one by one, at least one if there is one, then while both bounds (entries, bytes) hold and `each` has not enough;
+    /// whether others follow the bounds.
     fn omap_rows(
         &self,
         nid: u64,
         from: Bound<&[u8]>,
         (max_entries, max_bytes): (usize, usize),
-        each: &mut dyn FnMut(OmapRow<'_>),
+        each: &mut dyn FnMut(OmapRow<'_>) -> bool,
     ) -> Result<bool> {
         let newer = self.active.omap.get(&nid);
         let older = self.frozen.as_ref().and_then(|f| f.omap.get(&nid));
@@ -488,6 +492,7 @@ impl State {
             max_bytes,
             entries: 0,
             bytes: 0,
+            ended: false,
             more: false,
             each,
         };
@@ -627,24 +632,26 @@ struct Filling<'a> {
     max_bytes: usize,
     entries: usize,
     bytes: usize,
+    /// No other row is wanted.
+    ended: bool,
     /// It is full, and another row follows.
     more: bool,
-    each: &'a mut dyn FnMut(OmapRow<'_>),
+    each: &'a mut dyn FnMut(OmapRow<'_>) -> bool,
 }
 
 impl Filling<'_> {
-    /// False: it was full before.
+    /// False: no other row is wanted; perhaps this one was not, since it was full before.
     fn add(&mut self, row: OmapRow<'_>) -> bool {
         let (k, v) = row.slices();
         let bytes = self.bytes + k.len() + v.len();
         if self.entries > 0 && (self.entries >= self.max_entries || bytes > self.max_bytes) {
-            self.more = true;
+            (self.ended, self.more) = (true, true);
             return false;
         }
         self.entries += 1;
         self.bytes = bytes;
-        (self.each)(row);
-        true
+        self.ended = !(self.each)(row);
+        !self.ended
     }
 }
 
@@ -670,7 +677,7 @@ impl<'a, I: Iterator<Item = DeltaRow<'a>>> Layers<I> {
         self.newer.next_if(|row| row.0 == least).or(older)
     }
 
-    /// The rows before a row of the index, then that, unless one of them is in its place. False: the page is full.
+    /// The rows before a row of the index, then that, unless one of them is in its place. False: no other is wanted.
     fn over(&mut self, key: &[u8], value: &[u8], page: &mut Filling<'_>) -> bool {
         while let Some((found, now)) = self.next_up_to(Some(key)) {
             if let Some(now) = now
@@ -687,7 +694,7 @@ impl<'a, I: Iterator<Item = DeltaRow<'a>>> Layers<I> {
 
     /// Those behind the index's last row.
     fn rest(&mut self, page: &mut Filling<'_>) {
-        while !page.more
+        while !page.ended
             && let Some((key, now)) = self.next_up_to(None)
         {
             if let Some(now) = now {

@@ -34,20 +34,16 @@ pub(crate) trait Known {
         max_entries: usize,
         max_bytes: usize,
     ) -> Result<OmapPage, IoError>;
-    /// The same rows, handed on one by one where they lie; whether others follow. After an error those that were handed on
-    /// are not to be used.
+    /// The same rows, handed on one by one where they lie until `each` says that it has enough (false); whether others follow
+    /// (false then). After an error those that were handed on are not to be used.
     fn omap_each(
         &mut self,
         oid: &ObjectId,
         from: Bound<&[u8]>,
         max_entries: usize,
         max_bytes: usize,
-        each: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<bool, IoError> {
-        let page = self.omap_range(oid, from, max_entries, max_bytes)?;
-        page.rows.iter().for_each(|(k, v)| each(k, v));
-        Ok(page.more)
-    }
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<bool, IoError>;
 }
 
 /// The watches and notifications of the PG.

@@ -55,7 +55,7 @@ impl Known for Index<'_> {
         from: Bound<&[u8]>,
         max_entries: usize,
         max_bytes: usize,
-        each: &mut dyn FnMut(&[u8], &[u8]),
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<bool, IoError> {
         self.0.omap_each(oid, from, max_entries, max_bytes, each)
     }

@@ -45,18 +45,20 @@ impl Exec<'_> {
         self.cost.charge(0, 1)?;
         let max = max.min(self.cost.steps_left().max(1));
         let most = ROWS_BYTES_MAX.min(self.cost.bytes_left());
-        // One row more than asked for tells whether the prefix goes on.
+        // One row more than asked for tells whether the prefix goes on. Behind the first without it nothing is read.
         let asked = max.saturating_add(1);
         let (mut found, mut in_prefix, mut bytes) = (0_usize, 0_usize, 0_usize);
         let mut take = |k: &[u8], v: &[u8]| {
-            if in_prefix == found && k.starts_with(prefix) {
-                in_prefix += 1;
-                if in_prefix <= max {
-                    each(k, v);
-                }
-            }
             found += 1;
             bytes += k.len() + v.len();
+            if !k.starts_with(prefix) {
+                return false;
+            }
+            in_prefix += 1;
+            if in_prefix <= max {
+                each(k, v);
+            }
+            in_prefix <= max
         };
         let others = self
             .known
