@@ -28,7 +28,7 @@ const END: &[u8] = b"</ListBucketResult>";
 pub type Element = (&'static str, Option<String>);
 
 /// The answer's body, in place of what the library makes of an empty answer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document(pub Bytes);
 
 impl Document {
