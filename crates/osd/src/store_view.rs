@@ -154,6 +154,17 @@ impl ObjectReads for StoreView {
         })
     }
 
+    fn omap_each(
+        &mut self,
+        oid: &ObjectId,
+        from: Bound<&[u8]>,
+        max_entries: usize,
+        max_bytes: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<bool, IoError> {
+        or_default(self.engine.omap_each(oid, from, (max_entries, max_bytes), each))
+    }
+
     fn list(&mut self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError> {
         or_default(self.engine.list(from, max))
     }

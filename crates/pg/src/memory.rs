@@ -76,6 +76,8 @@ pub struct MemoryStore {
     pub last: Vec<Op>,
     /// Reads of objects fail while it is set.
     pub unreadable: bool,
+    /// Rows that are handed on where they lie end in an error behind so many.
+    pub rows_until: Option<usize>,
     pub cold: Option<Cold>,
 }
 
@@ -483,6 +485,26 @@ impl ObjectReads for MemoryStore {
             page.rows.push((k.clone(), v.clone()));
         }
         Ok(page)
+    }
+
+    fn omap_each(
+        &mut self,
+        oid: &ObjectId,
+        from: Bound<&[u8]>,
+        max_entries: usize,
+        max_bytes: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<bool, IoError> {
+        let page = self.omap_range(oid, from, max_entries, max_bytes)?;
+        for (n, (k, v)) in page.rows.iter().enumerate() {
+            if self.rows_until == Some(n) {
+                return Err(IoError(format!("{}: a row cannot be read", oid.object)));
+            }
+            if !each(k, v) {
+                return Ok(false);
+            }
+        }
+        Ok(page.more)
     }
 
     fn list(&mut self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError> {

@@ -63,6 +63,17 @@ pub trait ObjectReads {
         max_bytes: usize,
     ) -> Result<OmapPage, IoError>;
 
+    /// The same rows, handed on one by one where they lie until `each` says that it has enough (false); whether others follow
+    /// (false then). After an error those that were handed on are not to be used.
+    fn omap_each(
+        &mut self,
+        oid: &ObjectId,
+        from: Bound<&[u8]>,
+        max_entries: usize,
+        max_bytes: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<bool, IoError>;
+
     /// Objects of all collections at or behind `from`, in the order of [`ObjectId`], at most `max`.
     fn list(&mut self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError>;
 

@@ -10,7 +10,7 @@ use crate::history::{Deleted, Found, History, Stop, Versioning, Which};
 use crate::index::{Ahead, Index, Position, Verdict, View};
 use crate::notify::{self, Notice, What};
 use crate::rados::{Change, Look, Pool};
-use crate::record::{Attributes, Checksum, Entry, Older, entry_row, escape, unescape};
+use crate::record::{Attributes, Checksum, Entry, Older, entry_row, escape, unescape_into};
 use crate::seal::Sealed;
 use crate::settings::DefaultRetention;
 use crate::version::Lock;
@@ -111,6 +111,36 @@ pub struct Listed {
     pub items: Vec<Item>,
     /// There are more: go on after the last item.
     pub more: bool,
+}
+
+/// Takes what a listing finds.
+pub trait Sink: Send {
+    /// So many rows come next, of which each may be an object.
+    fn coming(&mut self, _rows: usize) {}
+    /// An object, with its entry as it is written down.
+    fn object(&mut self, key: &str, entry: &Bytes) -> Result<()>;
+    fn prefix(&mut self, prefix: &str);
+}
+
+impl Sink for Listed {
+    fn object(&mut self, key: &str, entry: &Bytes) -> Result<()> {
+        let entry = Box::new(Entry::from_bytes(entry)?);
+        self.items.push(Item::Object(key.to_string(), entry));
+        Ok(())
+    }
+
+    fn prefix(&mut self, prefix: &str) {
+        self.items.push(Item::Prefix(prefix.to_string()));
+    }
+}
+
+/// How a page of a listing ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Keys and prefixes on it.
+    pub items: usize,
+    /// The name to go on after; None: there are no more.
+    pub more: Option<String>,
 }
 
 /// What was taken in, as an entry to be.
@@ -421,35 +451,50 @@ impl<P: Pool> Objects<P> {
 
     /// Keys and common prefixes in the order of their bytes.
     pub async fn list(&self, bucket: &str, asked: &Listing) -> Result<Listed> {
-        let max = asked.max.min(LIST_MAX);
         let mut listed = Listed::default();
+        let ended = self.list_into(bucket, asked, &mut listed).await?;
+        listed.more = ended.more.is_some();
+        Ok(listed)
+    }
+
+    /// The same, handed on one by one.
+    pub async fn list_into(&self, bucket: &str, asked: &Listing, sink: &mut impl Sink) -> Result<Ended> {
+        let max = asked.max.min(LIST_MAX);
+        let mut ended = Ended::default();
         if max == 0 {
-            return Ok(listed);
+            return Ok(ended);
         }
         let prefix = escape(&asked.prefix);
         let mut at = Some(self.begin(asked));
+        // Of what was handed on last.
+        let mut name = String::new();
         // Keys below it have a prefix that was printed.
         let mut skip: Option<Bytes> = None;
         while let Some(from) = at.take() {
-            let want = (max + 1 - listed.items.len()) as u64;
+            let want = (max + 1 - ended.items) as u64;
             let page = self.index.rows(bucket, b'e', &prefix, &from, want).await?;
             at = page.next;
-            for (rest, value) in page.rows {
+            sink.coming(page.rows.len());
+            for (rest, value) in &page.rows {
                 if skip.as_ref().is_some_and(|s| rest < s) {
                     continue;
                 }
-                if listed.items.len() == max {
-                    listed.more = true;
-                    return Ok(listed);
+                if ended.items == max {
+                    ended.more = Some(name);
+                    return Ok(ended);
                 }
-                let key = unescape(&rest).ok_or_else(|| Error::Damaged("a key that is no text".into()))?;
-                listed.items.push(match asked.common(&key) {
-                    Some(common) => {
-                        skip = asked.skip(&common);
-                        Item::Prefix(common)
+                if !unescape_into(rest, &mut name) {
+                    return Err(Error::Damaged("a key that is no text".into()));
+                }
+                match asked.common(&name).map(str::len) {
+                    Some(end) => {
+                        name.truncate(end);
+                        skip = asked.skip(&name);
+                        sink.prefix(&name);
                     }
-                    None => Item::Object(key, Box::new(Entry::from_bytes(&value)?)),
-                });
+                    None => sink.object(&name, value)?,
+                }
+                ended.items += 1;
             }
             if let (Some(next), Some(skip)) = (&mut at, &skip)
                 && next.at < *skip
@@ -457,7 +502,7 @@ impl<P: Pool> Objects<P> {
                 *next = Position::from(skip.clone());
             }
         }
-        Ok(listed)
+        Ok(ended)
     }
 
     fn begin(&self, asked: &Listing) -> Position {
@@ -466,7 +511,7 @@ impl<P: Pool> Objects<P> {
             Some(after) => match asked.common(after) {
                 // It was printed as a prefix: all that begins with it was.
                 Some(common) if common == *after => asked
-                    .skip(&common)
+                    .skip(common)
                     .map_or_else(|| Position::after(escape(after)), Position::from),
                 _ => Position::after(escape(after)),
             },
@@ -476,11 +521,11 @@ impl<P: Pool> Objects<P> {
 
 impl Listing {
     /// The common prefix that stands for this key, if one does.
-    pub(crate) fn common(&self, key: &str) -> Option<String> {
+    pub(crate) fn common<'a>(&self, key: &'a str) -> Option<&'a str> {
         let delimiter = self.delimiter.as_deref().filter(|d| !d.is_empty())?;
         let rest = key.strip_prefix(self.prefix.as_str())?;
         let end = rest.find(delimiter)? + delimiter.len();
-        Some(key[..self.prefix.len() + end].to_string())
+        key.get(..self.prefix.len() + end)
     }
 
     /// The first escaped key that does not begin with `prefix` and comes after those that do.

@@ -467,6 +467,21 @@ pub fn unescape(escaped: &[u8]) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
+/// The same, into a text that is used again; false: it is none.
+pub fn unescape_into(escaped: &[u8], out: &mut String) -> bool {
+    out.clear();
+    let text = match escaped.contains(&0) {
+        true => unescape(escaped),
+        false => {
+            let plain = std::str::from_utf8(escaped);
+            return plain.map(|text| out.push_str(text)).is_ok();
+        }
+    };
+    let there = text.is_some();
+    out.push_str(&text.unwrap_or_default());
+    there
+}
+
 fn row(class: u8, parts: &[&[u8]]) -> Bytes {
     let mut out = BytesMut::with_capacity(1 + parts.iter().map(|p| p.len()).sum::<usize>());
     out.put_u8(class);
@@ -576,6 +591,8 @@ mod tests {
             let border = row(b'p', &[&escape(&b)]);
             prop_assert_eq!(part_row(&a, "u", 7) < border, a.as_bytes() < b.as_bytes());
             prop_assert_eq!(unescape(&escape(&a)), Some(a.clone()));
+            let mut again = b.clone();
+            prop_assert!(unescape_into(&escape(&a), &mut again) && again == a);
             prop_assert_eq!(key_of(&part_row(&a, "u", 7)), escape(&a));
             prop_assert_eq!(key_of(&entry_row(&a)), escape(&a));
             let order = Order::new(1, 2);
@@ -655,6 +672,8 @@ mod tests {
             assert_eq!(Attributes::from_bytes(&bytes), Ok(attributes));
         }
         assert_eq!(tag_of(&garbage_row(tag)), Some(tag));
+        let mut text = String::new();
+        assert!(!unescape_into(b"a\xff", &mut text) && !unescape_into(b"\0\xff\xff", &mut text));
         assert!(Garbage::from_bytes(&Bytes::from_static(b"\x01\x01\x01\0\0\0\x07")).is_err());
     }
 }

@@ -24,7 +24,7 @@ use crate::gc::{Collector, Round};
 use crate::history::{Versioning, Which};
 use crate::index::Index;
 use crate::multipart::{Named, Whole};
-use crate::objects::{Condition, Item, Listing, New, Objects, Terms};
+use crate::objects::{Condition, Item, Listed, Listing, New, Objects, Terms};
 use crate::record::{Attributes, Data, Phase, STRIPE};
 use crate::topics::Topics;
 use crate::{Error, Result, accounts};
@@ -433,6 +433,17 @@ fn prefixes_are_cut_at_the_delimiter() {
         )
         .await;
         check("nothing", &[]).await;
+        for max in [1, 2, 7] {
+            let asked = Listing {
+                delimiter: Some("/".into()),
+                ..listing(max)
+            };
+            let mut listed = Listed::default();
+            let ended = gate.objects.list_into(&bucket, &asked, &mut listed).await.unwrap();
+            // It says itself after which one to go on.
+            assert_eq!(ended.more.as_deref(), listed.items.last().map(Item::name));
+            assert_eq!((ended.items, listed.items.len()), (max, max));
+        }
         let listed = gate.objects.list(&bucket, &listing(1000)).await.unwrap();
         assert!(listed.items.iter().all(|i| matches!(i, Item::Object(..))));
         assert_eq!(listed.items.len(), keys.len());

@@ -167,7 +167,7 @@ impl<P: Pool> Objects<P> {
         let key = escape(after);
         match (asked.common(after), version) {
             // It was told as a prefix: all that begins with it was.
-            (Some(common), _) if common == *after => Ok(match asked.skip(&common) {
+            (Some(common), _) if common == *after => Ok(match asked.skip(common) {
                 Some(skip) => At::From(skip),
                 None => At::After(key),
             }),
@@ -208,8 +208,8 @@ impl Told {
             let key = unescape(&rest).ok_or_else(|| Error::Damaged("a key that is no text".into()))?;
             self.listed.items.push(match asked.common(&key) {
                 Some(common) => {
-                    self.skip = asked.skip(&common);
-                    Item::Prefix(common)
+                    self.skip = asked.skip(common);
+                    Item::Prefix(common.to_string())
                 }
                 None => Item::Version(Box::new(VersionItem {
                     key,

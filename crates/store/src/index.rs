@@ -56,6 +56,9 @@ pub type Row = (Bytes, Bytes);
 pub type Keys<'a> = Box<dyn Iterator<Item = Result<Bytes>> + 'a>;
 pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row>> + 'a>;
 
+/// Takes a row; false: it has enough.
+pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> bool + 'a;
+
 pub trait Index: Debug + Send + Sync {
     fn snapshot(&self) -> Result<Box<dyn Snapshot>>;
     fn commit(&self, work: &mut dyn FnMut(&mut dyn Change) -> Result<()>) -> Result<()>;
@@ -66,6 +69,16 @@ pub trait Index: Debug + Send + Sync {
 pub trait Snapshot: Debug + Send {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>>;
     fn range<'a>(&'a self, table: Table, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Rows<'a>>;
+    /// The same rows, handed on where they lie, until `each` says that it has enough.
+    fn each(&self, table: Table, from: Bound<&[u8]>, to: Bound<&[u8]>, each: &mut Each<'_>) -> Result<()> {
+        for row in self.range(table, from, to)? {
+            let (key, value) = row?;
+            if !each(&key, &value) {
+                break;
+            }
+        }
+        Ok(())
+    }
     /// The keys of such a range alone.
     fn keys<'a>(&'a self, table: Table, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Keys<'a>> {
         Ok(Box::new(

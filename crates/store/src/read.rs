@@ -7,7 +7,7 @@ use crate::block_row::block_crc;
 use crate::codec::Input;
 use crate::compress::Blob;
 use crate::generation::OmapDelta;
-use crate::index::{Row, Table};
+use crate::index::{Each, Table};
 use crate::onode::{BLOCK, Extent, Onode, Value};
 use crate::state::State;
 use crate::values::{OmapPage, Stat, Ticket};
@@ -434,6 +434,24 @@ impl State {
         self.omap_page(o.nid, from, max_entries, max_bytes)
     }
 
+    /// The same rows, handed on where they lie until `each` has enough; whether others follow (false then).
+    pub fn omap_each(
+        &self,
+        oid: &ObjectId,
+        from: Bound<&[u8]>,
+        most: (usize, usize),
+        each: &mut Each<'_>,
+    ) -> Result<bool> {
+        let o = self.need(oid)?;
+        if o.omap_keys == 0 {
+            return Ok(false);
+        }
+        self.omap_rows(o.nid, from, most, &mut |row| {
+            let (k, v) = row.slices();
+            each(k, v)
+        })
+    }
+
     /// Some visible rows of object number `nid`, merged from all layers.
     pub fn omap_page(
         &self,
@@ -442,43 +460,56 @@ impl State {
         max_entries: usize,
         max_bytes: usize,
     ) -> Result<OmapPage> {
+        let mut entries = Vec::new();
+        let most = (max_entries, max_bytes);
+        let more = self.omap_rows(nid, from, most, &mut |row| {
+            entries.push(row.owned());
+            true
+        })?;
+        Ok(OmapPage { entries, more })
+    }
+
+    /// Hands them on one by one, at least one if there is one, then while both bounds (entries, bytes) hold and `each` has not enough;
+    /// whether others follow the bounds.
+    fn omap_rows(
+        &self,
+        nid: u64,
+        from: Bound<&[u8]>,
+        (max_entries, max_bytes): (usize, usize),
+        each: &mut dyn FnMut(OmapRow<'_>) -> bool,
+    ) -> Result<bool> {
         let newer = self.active.omap.get(&nid);
         let older = self.frozen.as_ref().and_then(|f| f.omap.get(&nid));
         let cut = newer.is_some_and(|d| d.cleared);
         let older = older.filter(|_| !cut);
         let below = !cut && !older.is_some_and(|d| d.cleared);
-
-        let start = match from {
-            Bound::Included(k) => Bound::Included(key::omap(nid, k)),
-            Bound::Excluded(k) => Bound::Excluded(key::omap(nid, k)),
-            Bound::Unbounded => Bound::Included(key::omap(nid, b"")),
+        let mut layers = Layers {
+            newer: delta_rows(newer, from),
+            older: delta_rows(older, from),
         };
-        let stop = key::omap(nid + 1, b"");
-        let rows = if below {
-            let start = start.as_ref().map(|k| k.as_slice());
-            Some(self.snapshot.range(Table::Omap, start, Bound::Excluded(&stop))?)
-        } else {
-            None
+        let mut filling = Filling {
+            max_entries,
+            max_bytes,
+            entries: 0,
+            bytes: 0,
+            ended: false,
+            more: false,
+            each,
         };
-        let mut below = rows.into_iter().flatten().peekable();
-        let mut newer = delta_rows(newer, from);
-        let mut older = delta_rows(older, from);
-
-        let mut page = OmapPage::default();
-        let mut bytes = 0;
-        loop {
-            let Some((k, v)) = next_row(&mut newer, &mut older, &mut below)? else {
-                return Ok(page);
+        if below {
+            let start = match from {
+                Bound::Included(k) => Bound::Included(key::omap(nid, k)),
+                Bound::Excluded(k) => Bound::Excluded(key::omap(nid, k)),
+                Bound::Unbounded => Bound::Included(key::omap(nid, b"")),
             };
-            let Some(v) = v else { continue };
-            let full = page.entries.len() >= max_entries || bytes + k.len() + v.len() > max_bytes;
-            if full && !page.entries.is_empty() {
-                page.more = true;
-                return Ok(page);
-            }
-            bytes += k.len() + v.len();
-            page.entries.push((k, v));
+            let start = start.as_ref().map(|k| k.as_slice());
+            let stop = key::omap(nid + 1, b"");
+            let mut take = |k: &[u8], v: &[u8]| layers.over(&k[8..], v, &mut filling);
+            self.snapshot
+                .each(Table::Omap, start, Bound::Excluded(&stop), &mut take)?;
         }
+        layers.rest(&mut filling);
+        Ok(filling.more)
     }
 
     /// Objects from `from` on, merged from all layers.
@@ -570,34 +601,107 @@ fn delta_rows<'a>(
     rows.into_iter().flatten().peekable()
 }
 
-/// The next key of three layers with its newest value; None as the value: removed.
-fn next_row<'a>(
-    newer: &mut Peekable<impl Iterator<Item = DeltaRow<'a>>>,
-    older: &mut Peekable<impl Iterator<Item = DeltaRow<'a>>>,
-    below: &mut Peekable<impl Iterator<Item = Result<Row>>>,
-) -> Result<Option<(Bytes, Option<Bytes>)>> {
-    if let Some(Err(e)) = below.peek() {
-        return Err(e.clone());
+/// A row of omap where it lies.
+#[derive(Clone, Copy)]
+enum OmapRow<'a> {
+    /// In a page of the index.
+    Index(&'a [u8], &'a [u8]),
+    /// In a layer above it.
+    Newer(&'a Bytes, &'a Bytes),
+}
+
+impl<'a> OmapRow<'a> {
+    fn slices(self) -> (&'a [u8], &'a [u8]) {
+        match self {
+            Self::Index(k, v) => (k, v),
+            Self::Newer(k, v) => (&k[..], &v[..]),
+        }
     }
-    let disk = below
-        .peek()
-        .and_then(|r| r.as_ref().ok())
-        .map(|(k, _)| k.slice(8..));
-    let heads = [
-        newer.peek().map(|e| e.0),
-        older.peek().map(|e| e.0),
-        disk.as_ref(),
-    ];
-    let Some(least) = heads.into_iter().flatten().min().cloned() else {
-        return Ok(None);
-    };
-    let n = newer.next_if(|e| *e.0 == least).map(|e| e.1.clone());
-    let o = older.next_if(|e| *e.0 == least).map(|e| e.1.clone());
-    let d = match disk == Some(least.clone()) {
-        true => below.next().transpose()?.map(|(_, v)| Some(v)),
-        false => None,
-    };
-    Ok(Some((least, n.or(o).or(d).flatten())))
+
+    fn owned(self) -> (Bytes, Bytes) {
+        match self {
+            Self::Index(k, v) => (Bytes::copy_from_slice(k), Bytes::copy_from_slice(v)),
+            Self::Newer(k, v) => (k.clone(), v.clone()),
+        }
+    }
+}
+
+/// A page of rows, up to its bounds.
+struct Filling<'a> {
+    max_entries: usize,
+    max_bytes: usize,
+    entries: usize,
+    bytes: usize,
+    /// No other row is wanted.
+    ended: bool,
+    /// It is full, and another row follows.
+    more: bool,
+    each: &'a mut dyn FnMut(OmapRow<'_>) -> bool,
+}
+
+impl Filling<'_> {
+    /// False: no other row is wanted; perhaps this one was not, since it was full before.
+    fn add(&mut self, row: OmapRow<'_>) -> bool {
+        let (k, v) = row.slices();
+        let bytes = self.bytes + k.len() + v.len();
+        if self.entries > 0 && (self.entries >= self.max_entries || bytes > self.max_bytes) {
+            (self.ended, self.more) = (true, true);
+            return false;
+        }
+        self.entries += 1;
+        self.bytes = bytes;
+        self.ended = !(self.each)(row);
+        !self.ended
+    }
+}
+
+/// Rows of the two layers above the index.
+struct Layers<I: Iterator> {
+    newer: Peekable<I>,
+    older: Peekable<I>,
+}
+
+impl<'a, I: Iterator<Item = DeltaRow<'a>>> Layers<I> {
+    /// The next key with its newest value (None: removed), if it does not come after `end`.
+    fn next_up_to(&mut self, end: Option<&[u8]>) -> Option<DeltaRow<'a>> {
+        let newer = self.newer.peek().map(|row| row.0);
+        let older = self.older.peek().map(|row| row.0);
+        let least = match (newer, older) {
+            (Some(newer), Some(older)) => newer.min(older),
+            (newer, older) => newer.or(older)?,
+        };
+        if end.is_some_and(|end| &least[..] > end) {
+            return None;
+        }
+        let older = self.older.next_if(|row| row.0 == least);
+        self.newer.next_if(|row| row.0 == least).or(older)
+    }
+
+    /// The rows before a row of the index, then that, unless one of them is in its place. False: no other is wanted.
+    fn over(&mut self, key: &[u8], value: &[u8], page: &mut Filling<'_>) -> bool {
+        while let Some((found, now)) = self.next_up_to(Some(key)) {
+            if let Some(now) = now
+                && !page.add(OmapRow::Newer(found, now))
+            {
+                return false;
+            }
+            if found[..] == *key {
+                return true;
+            }
+        }
+        page.add(OmapRow::Index(key, value))
+    }
+
+    /// Those behind the index's last row.
+    fn rest(&mut self, page: &mut Filling<'_>) {
+        while !page.ended
+            && let Some((key, now)) = self.next_up_to(None)
+        {
+            if let Some(now) = now {
+                page.add(OmapRow::Newer(key, now));
+            }
+        }
+    }
 }
 
 /// A row of `Logs`: the last version (for trimming without decoding), then entries to the row's end.

@@ -48,6 +48,7 @@ const RAW_GROWTH: u64 = 4;
 mod accounts;
 mod blobs;
 mod log;
+mod rows;
 
 #[derive(Debug)]
 pub struct Store {

@@ -60,6 +60,16 @@ impl Known for Index {
     fn omap_range(&mut self, _: &ObjectId, _: Bound<&[u8]>, _: usize, _: usize) -> Result<OmapPage, IoError> {
         Ok(OmapPage::default())
     }
+    fn omap_each(
+        &mut self,
+        _: &ObjectId,
+        _: Bound<&[u8]>,
+        _: usize,
+        _: usize,
+        _: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<bool, IoError> {
+        Ok(false)
+    }
 }
 
 /// One watch, of client 4100 under cookie 11 on connection 1; room for notifications.

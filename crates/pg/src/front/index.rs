@@ -48,4 +48,15 @@ impl Known for Index<'_> {
     ) -> Result<OmapPage, IoError> {
         self.0.omap_range(oid, from, max_entries, max_bytes)
     }
+
+    fn omap_each(
+        &mut self,
+        oid: &ObjectId,
+        from: Bound<&[u8]>,
+        max_entries: usize,
+        max_bytes: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<bool, IoError> {
+        self.0.omap_each(oid, from, max_entries, max_bytes, each)
+    }
 }

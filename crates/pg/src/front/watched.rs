@@ -97,6 +97,18 @@ impl ObjectReads for Watched<'_> {
         self.note(oid, r)
     }
 
+    fn omap_each(
+        &mut self,
+        oid: &ObjectId,
+        from: Bound<&[u8]>,
+        max_entries: usize,
+        max_bytes: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<bool, IoError> {
+        let r = self.store.omap_each(oid, from, max_entries, max_bytes, each);
+        self.note(oid, r)
+    }
+
     fn list(&mut self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError> {
         self.store.list(from, max)
     }
@@ -130,5 +142,52 @@ impl ObjectStore for Watched<'_> {
 
     fn submitted(&self) -> Seq {
         self.store.submitted()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryStore;
+    use types::{NOSNAP, Op, PgId};
+
+    fn oid(name: &'static str) -> ObjectId {
+        let none = Bytes::new();
+        ObjectId::replicated(HObject::new(7, 1, none.clone(), none, name.into(), NOSNAP))
+    }
+
+    fn with_rows(of: &[&ObjectId]) -> MemoryStore {
+        let mut store = MemoryStore::default();
+        let mut ops = vec![Op::CreateCollection];
+        for oid in of.iter().copied() {
+            ops.push(Op::Touch { oid: oid.clone() });
+            ops.push(Op::OmapSet {
+                oid: oid.clone(),
+                entries: vec![("a".into(), "1".into()), ("b".into(), "2".into())],
+            });
+        }
+        let collection = SPgId::replicated(PgId::new(7, 0));
+        store.submit(&Transaction { collection, ops }).unwrap();
+        store
+    }
+
+    #[test]
+    fn an_error_behind_rows_is_noted() {
+        let (a, b) = (oid("a"), oid("b"));
+        let mut store = with_rows(&[&a, &b]);
+        // Of the other object it is nothing to the message.
+        for (of, until, noted) in [(&a, Some(1), true), (&b, Some(1), false), (&a, None, false)] {
+            store.rows_until = until;
+            let failed = Cell::new(false);
+            let mut watched = Watched::new(&mut store, &a.object, &failed);
+            let mut rows = 0;
+            let mut count = |_: &[u8], _: &[u8]| {
+                rows += 1;
+                true
+            };
+            let read = watched.omap_each(of, Bound::Unbounded, 9, 999, &mut count);
+            assert_eq!(read.ok(), until.is_none().then_some(false));
+            assert_eq!((rows, failed.get()), (until.unwrap_or(2), noted));
+        }
     }
 }

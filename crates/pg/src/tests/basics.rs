@@ -209,3 +209,81 @@ fn large_omaps_are_listed_in_pages_and_refused_where_there_are_none() {
     rig.one("o", op(code::OMAPRMKEYS).with_data(denc::Encode::to_bytes(&more)));
     assert_eq!(rig.one("copy", copies::copy_from(POOL, "o", 0)), 0);
 }
+
+fn values(after: &str, prefix: &str, max: u64) -> OsdOp {
+    let mut w = denc::Writer::new();
+    w.string(after);
+    w.u64(max);
+    w.string(prefix);
+    op(code::OMAPGETVALS).with_data(w.finish())
+}
+
+#[test]
+fn pages_of_rows_are_parts_of_a_plain_list() {
+    let keys = ["a", "b", "b0", "b1", "b2", "c", "d"];
+    let mut rig = Rig::new();
+    assert_eq!(rig.one("o", omap_set(&keys.map(|k| (k, k)))), 0);
+    let page = |rig: &mut Rig, after: &str, prefix: &str, max: u64| {
+        let r = rig.run("o", vec![values(after, prefix, max)]);
+        assert_eq!(r.result, 0);
+        let mut out = denc::Reader::new(r.ops[0].outdata.clone());
+        let rows: Vec<(String, String)> = out.get().unwrap();
+        let more: bool = out.get().unwrap();
+        assert!(out.is_empty() && rows.iter().all(|(k, v)| k == v));
+        (rows.into_iter().map(|(k, _)| k).collect::<Vec<_>>(), more)
+    };
+    for prefix in ["", "b", "c", "d", "x"] {
+        for after in ["", "a", "b", "b1", "b2", "c", "z"] {
+            let within = keys.iter().filter(|k| k.starts_with(prefix) && **k > after);
+            let within: Vec<&str> = within.copied().collect();
+            for max in [0, 1, 2, 3, 100] {
+                let want = &within[..within.len().min(max)];
+                // One row behind them tells whether others follow.
+                let behind = keys.iter().filter(|k| **k > after && **k >= prefix);
+                let read: usize = behind.take(want.len() + 1).map(|k| 2 * k.len()).sum();
+                let before = rig.pg.stats().read_bytes;
+                let found = page(&mut rig, after, prefix, max as u64);
+                let case = format!("{prefix:?} behind {after:?}, {max}");
+                assert_eq!(found.0, want, "{case}");
+                assert_eq!(found.1, within.len() > max, "{case}");
+                assert_eq!(rig.pg.stats().read_bytes - before, read as u64, "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_behind_a_prefix_cost_nothing() {
+    let mut rig = Rig::new();
+    let names: Vec<String> = (0..1000).map(|n| format!("b{n:03}")).collect();
+    let mut rows = vec![("a", "")];
+    rows.extend(names.iter().map(|k| (k.as_str(), "")));
+    assert_eq!(rig.one("o", omap_set(&rows)), 0);
+    assert_eq!(rig.run("o", vec![values("", "a", 1000); 100]).result, 0);
+    // So many rows are more than a message may ask for.
+    assert_eq!(rig.run("o", vec![values("", "b", 1000); 100]).result, -7);
+}
+
+/// An answer is written while rows are read: nothing of it is given where that fails.
+#[test]
+fn rows_that_end_in_an_error_are_not_answered() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.one("o", omap_set(&[("a", "1"), ("b", "2"), ("c", "3")])), 0);
+    let mut w = denc::Writer::new();
+    w.string("");
+    w.u64(9);
+    let keys = op(code::OMAPGETKEYS).with_data(w.finish());
+    for one in [keys, values("", "", 9)] {
+        for (flags, result) in [(0, -5), (2, 0)] {
+            let ops = vec![one.clone().with_flags(flags), op(code::STAT)];
+            rig.store.rows_until = Some(2);
+            let r = rig.run("o", ops.clone());
+            assert_eq!((r.result, r.ops[0].rval), (result, -5), "{}", one.code);
+            assert!(r.ops[0].outdata.is_empty(), "{}", one.code);
+            rig.store.rows_until = None;
+            let r = rig.run("o", ops);
+            assert_eq!((r.result, r.ops[0].rval), (0, 0), "{}", one.code);
+            assert!(!r.ops[0].outdata.is_empty() && !r.ops[1].outdata.is_empty());
+        }
+    }
+}

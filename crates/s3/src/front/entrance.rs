@@ -12,6 +12,7 @@ use super::logging_ops::Seen;
 use super::object_ops::length;
 use super::pace::Paced;
 use super::raw::{Kept, Raw};
+use super::service::Library;
 use super::signed_form::service_of;
 use super::swift::path::{self as swift_path, Target};
 use super::texts::{path_decoded, url_decoded};
@@ -23,7 +24,6 @@ use crate::usage::Sums;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, StatusCode};
-use s3s::service::S3Service;
 use s3s::{HttpError, HttpResponse, S3Error, S3ErrorCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ pub type Answer = hyper::Response<Counted<s3s::Body>>;
 
 /// Cheap to clone: each connection has one.
 pub struct Entrance<P> {
-    service: S3Service,
+    service: Library,
     front: Front<P>,
     hosts: Hosts,
     /// Those of websites.

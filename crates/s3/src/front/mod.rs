@@ -30,6 +30,7 @@ mod multipart_ops;
 mod notification_ops;
 mod object_ops;
 mod pace;
+mod page;
 mod permit;
 mod policy_ops;
 mod post_ops;

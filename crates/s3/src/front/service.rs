@@ -4,19 +4,34 @@ use super::Front;
 use super::errors::not_built;
 use super::hosts::Hosts;
 use super::notification_ops::said_id;
+use super::page::Document;
 use crate::policy::Action;
 use crate::rados::Pool;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::dto::*;
 use s3s::service::{S3Service, S3ServiceBuilder};
-use s3s::{S3, S3Request, S3Response, S3Result};
+use s3s::{HttpError, HttpRequest, HttpResponse, S3, S3Request, S3Response, S3Result};
 use std::sync::Arc;
 
 /// A list of 10,000 parts with their checksums fits.
 pub const XML_BYTES: usize = 4 << 20;
 
+/// The library. Nobody else calls it, so that every answer with a document of its own has that as its body.
+#[derive(Clone)]
+pub struct Library(S3Service);
+
+impl Library {
+    pub async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let mut answer = self.0.call(request).await?;
+        if let Some(Document(text)) = answer.extensions_mut().remove::<Document>() {
+            *answer.body_mut() = s3s::Body::from(text);
+        }
+        Ok(answer)
+    }
+}
+
 /// The library, over a front.
-pub fn built<P: Pool>(front: Front<P>, hosts: Hosts) -> S3Service {
+pub fn built<P: Pool>(front: Front<P>, hosts: Hosts) -> Library {
     let mut config = S3Config::default();
     config.xml_max_body_size = XML_BYTES;
     // Forms do not come to the library (`post_ops`), which would take the file into memory before it asks who sends it.
@@ -27,7 +42,7 @@ pub fn built<P: Pool>(front: Front<P>, hosts: Hosts) -> S3Service {
     builder.set_auth(front.clone());
     builder.set_access(front);
     builder.set_host(hosts);
-    builder.build()
+    Library(builder.build())
 }
 
 macro_rules! answered {
@@ -442,14 +457,14 @@ impl<P: Pool> S3 for Front<P> {
         &self,
         req: S3Request<ListObjectsInput>,
     ) -> S3Result<S3Response<ListObjectsOutput>> {
-        answered!(self.list_v1(req).await)
+        self.list_v1(req).await
     }
 
     async fn list_objects_v2(
         &self,
         req: S3Request<ListObjectsV2Input>,
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
-        answered!(self.list_v2(req).await)
+        self.list_v2(req).await
     }
 
     async fn list_object_versions(
@@ -504,5 +519,62 @@ impl<P: Pool> S3 for Front<P> {
         req: S3Request<ListMultipartUploadsInput>,
     ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
         answered!(self.list_uploads(req).await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use hyper::Uri;
+    use hyper::body::Body;
+    use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
+    use std::future::poll_fn;
+    use std::pin::Pin;
+
+    struct Tiny;
+
+    #[async_trait::async_trait]
+    impl S3 for Tiny {
+        async fn list_objects(
+            &self,
+            _: S3Request<ListObjectsInput>,
+        ) -> S3Result<S3Response<ListObjectsOutput>> {
+            Ok(Document(Bytes::from_static(b"<a/>")).answer())
+        }
+
+        async fn list_objects_v2(
+            &self,
+            _: S3Request<ListObjectsV2Input>,
+        ) -> S3Result<S3Response<ListObjectsV2Output>> {
+            Ok(S3Response::new(ListObjectsV2Output::default()))
+        }
+    }
+
+    const EMPTY: &str = concat!(
+        r#"<?xml version="1.0" encoding="UTF-8"?>"#,
+        r#"<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"></ListBucketResult>"#
+    );
+
+    #[test]
+    fn a_document_takes_the_place_of_the_body_alone() {
+        let library = Library(S3ServiceBuilder::new(Tiny).build());
+        let asked = async {
+            for (uri, want) in [("/bucket", "<a/>"), ("/bucket?list-type=2", EMPTY)] {
+                let mut request = HttpRequest::new(s3s::Body::empty());
+                *request.uri_mut() = Uri::from_static(uri);
+                let host = HeaderValue::from_static("127.0.0.1");
+                request.headers_mut().insert(HOST, host);
+                let (head, mut body) = library.call(request).await.unwrap().into_parts();
+                assert_eq!(head.status, hyper::StatusCode::OK);
+                assert_eq!(head.headers.get(CONTENT_TYPE).unwrap(), "application/xml");
+                assert!(head.extensions.get::<Document>().is_none());
+                assert_eq!(body.size_hint().exact(), Some(want.len() as u64));
+                let frame = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+                assert_eq!(frame.unwrap().unwrap().into_data().unwrap(), want);
+                assert!(body.is_end_stream());
+            }
+        };
+        io::task::block_on(asked).unwrap();
     }
 }

@@ -6,7 +6,6 @@ use super::errors::invalid;
 use crate::objects::Etags;
 use s3s::S3Result;
 use s3s::dto::{ETag, ETagCondition, EncodingType, Owner};
-use std::fmt::Write;
 
 pub fn etag(etag: &str) -> Option<ETag> {
     Some(ETag::Strong(etag.to_string()))
@@ -72,22 +71,33 @@ impl Names {
         Self(true)
     }
 
+    pub fn is_url(self) -> bool {
+        self.0
+    }
+
     pub fn write(self, name: &str) -> String {
         if !self.0 {
             return name.to_string();
         }
-        let mut out = String::with_capacity(name.len());
-        for byte in name.bytes() {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
-                    out.push(byte as char)
-                }
-                // Writing to a string does not fail.
-                other => drop(write!(out, "%{other:02X}")),
-            }
-        }
-        out
+        let mut out = Vec::with_capacity(name.len());
+        url_encoded(name, &mut out);
+        // All of it is ASCII.
+        String::from_utf8(out).unwrap_or_default()
     }
+}
+
+/// What is not plain is written as %XX.
+pub fn url_encoded(name: &str, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~' | b'/');
+    let mut rest = name.as_bytes();
+    while let Some(at) = rest.iter().position(|b| !plain(b)) {
+        let (high, low) = (rest[at] >> 4, rest[at] & 15);
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(&[b'%', HEX[usize::from(high)], HEX[usize::from(low)]]);
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
 }
 
 #[cfg(test)]
@@ -99,6 +109,13 @@ mod tests {
         let url = Names::new(Some(&EncodingType::from_static(EncodingType::URL))).unwrap();
         assert_eq!(url.write("a b/é\u{1}+"), "a%20b/%C3%A9%01%2B");
         assert_eq!(Names::new(None).unwrap().write("a b"), "a b");
+        // Each byte alone, and at each place.
+        for byte in 0..=127_u8 {
+            let c = char::from(byte);
+            let plain = c.is_ascii_alphanumeric() || "-_.~/".contains(c);
+            let want = if plain { c.to_string() } else { format!("%{byte:02X}") };
+            assert_eq!(url.write(&format!("{c}x{c}{c}")), format!("{want}x{want}{want}"));
+        }
         assert!(page_size(Some(-1), 9).is_err());
         assert_eq!(page_size(Some(5000), 9).ok(), Some(9));
     }

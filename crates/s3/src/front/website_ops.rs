@@ -7,6 +7,7 @@ use super::Front;
 use super::errors::{coded, invalid};
 use super::permit::Ask;
 use super::raw::{self, Leaf};
+use super::service::Library;
 use super::texts::{Names, path_decoded};
 use crate::policy::Action;
 use crate::rados::Pool;
@@ -21,7 +22,6 @@ use s3s::dto::{
     IndexDocument, Protocol, PutBucketWebsiteInput, Redirect as GivenRedirect, RedirectAllRequestsTo,
     RoutingRule, WebsiteConfiguration,
 };
-use s3s::service::S3Service;
 use s3s::{HttpError, HttpResponse, S3Error, S3ErrorCode, S3Request, S3Result};
 
 /// As AWS has it.
@@ -273,13 +273,13 @@ impl Asked {
     }
 
     /// The answer of the library for an object, as whoever has no key gets it.
-    async fn get(&self, service: &S3Service, key: &str, conditions: bool) -> Result<HttpResponse, HttpError> {
+    async fn get(&self, service: &Library, key: &str, conditions: bool) -> Result<HttpResponse, HttpError> {
         self.ask(service, (&self.method, key), conditions).await
     }
 
     async fn ask(
         &self,
-        service: &S3Service,
+        service: &Library,
         (method, key): (&Method, &str),
         conditions: bool,
     ) -> Result<HttpResponse, HttpError> {
@@ -332,7 +332,7 @@ impl<P: Pool> Front<P> {
     }
 
     /// What a browser gets of a bucket's website.
-    pub(super) async fn browse(&self, asked: &Asked, service: &S3Service) -> Result<HttpResponse, HttpError> {
+    pub(super) async fn browse(&self, asked: &Asked, service: &Library) -> Result<HttpResponse, HttpError> {
         let answer = self.page_for(asked, service).await?;
         Ok(
             match asked.method == Method::HEAD && answer.status().is_client_error() {
@@ -343,7 +343,7 @@ impl<P: Pool> Front<P> {
         )
     }
 
-    async fn page_for(&self, asked: &Asked, service: &S3Service) -> Result<HttpResponse, HttpError> {
+    async fn page_for(&self, asked: &Asked, service: &Library) -> Result<HttpResponse, HttpError> {
         if asked.method != Method::GET && asked.method != Method::HEAD {
             return Ok(page(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -405,7 +405,7 @@ impl<P: Pool> Front<P> {
     async fn failed(
         &self,
         asked: &Asked,
-        service: &S3Service,
+        service: &Library,
         (site, path): (&Website, &str),
         status: StatusCode,
     ) -> Result<HttpResponse, HttpError> {

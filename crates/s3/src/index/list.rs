@@ -3,7 +3,7 @@
 use super::Index;
 use crate::rados::{Look, PAGE, Pool};
 use crate::{Error, Result};
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 /// Where a listing is: an escaped key, or the rest of a row after its class.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,11 +59,11 @@ impl<P: Pool> Index<P> {
             look.keys.insert(first.clone());
         }
         let seen = self.look(bucket, &from.at, &look).await?;
-        let mut rows: Vec<(Bytes, Bytes)> = Vec::with_capacity(seen.rows.len() + 1);
+        let mut rows = seen.rows;
+        rows.iter_mut().for_each(|(row, _)| row.advance(row.len().min(1)));
         if let Some(value) = seen.values.get(&first).filter(|_| from.at.starts_with(prefix)) {
-            rows.push((from.at.clone(), value.clone()));
+            rows.insert(0, (from.at.clone(), value.clone()));
         }
-        rows.extend(seen.rows.into_iter().map(|(r, v)| (r.slice(1..), v)));
         let next = match (seen.more, rows.last(), seen.state.end) {
             (true, Some((last, _)), _) => Some(Position::after(last.clone())),
             (true, None, _) => return Err(Error::Damaged("an omap that does not go on".into())),

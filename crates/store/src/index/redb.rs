@@ -12,7 +12,7 @@
 //! checksums, and the layer below refuses torn pages. (docs/decisions/0005)
 
 use super::layer::Layer;
-use super::{Change, Index, Keys, Row, Rows, Snapshot, Table};
+use super::{Change, Each, Index, Keys, Row, Rows, Snapshot, Table};
 use crate::{Error, Result};
 use bytes::Bytes;
 use io::disk::DiskFile;
@@ -156,6 +156,22 @@ impl Snapshot for RedbSnapshot {
                 Bytes::copy_from_slice(v.value()),
             ))
         })))
+    }
+
+    fn each(&self, table: Table, from: Bound<&[u8]>, to: Bound<&[u8]>, each: &mut Each<'_>) -> Result<()> {
+        let Some(rows) = &self.tables[table as usize] else {
+            return Ok(());
+        };
+        let rows = rows
+            .range::<&[u8]>((from, to))
+            .map_err(|e| damaged(&self.path, e))?;
+        for row in rows {
+            let (k, v) = row.map_err(|e| damaged(&self.path, e))?;
+            if !each(k.value(), v.value()) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn keys<'a>(&'a self, table: Table, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Keys<'a>> {

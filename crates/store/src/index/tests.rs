@@ -139,9 +139,29 @@ fn each(f: impl Fn(&Site<'_>)) {
 }
 
 fn keys(s: &dyn Snapshot, from: Bound<&[u8]>, to: Bound<&[u8]>) -> String {
-    let rows = s.range(Table::Omap, from, to).unwrap();
-    rows.map(|r| String::from_utf8(r.unwrap().0.to_vec()).unwrap())
+    let rows: Vec<Row> = s
+        .range(Table::Omap, from, to)
+        .unwrap()
+        .map(|r| r.unwrap())
+        .collect();
+    for most in [1, 2, usize::MAX] {
+        let want = &rows[..rows.len().min(most)];
+        assert_eq!(each_row(s, (from, to), most), want, "where they lie");
+    }
+    rows.iter()
+        .map(|(k, _)| String::from_utf8(k.to_vec()).unwrap())
         .collect()
+}
+
+/// At most so many (1 at least), by the other way to read them.
+fn each_row(s: &dyn Snapshot, (from, to): (Bound<&[u8]>, Bound<&[u8]>), most: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut take = |k: &[u8], v: &[u8]| {
+        rows.push((Bytes::copy_from_slice(k), Bytes::copy_from_slice(v)));
+        rows.len() < most
+    };
+    s.each(Table::Omap, from, to, &mut take).unwrap();
+    rows
 }
 
 fn all(i: &dyn Index) -> String {

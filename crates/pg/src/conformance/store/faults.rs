@@ -84,6 +84,8 @@ faults!(
     NeverMore,
     RowsUnbounded,
     BytesUnbounded,
+    EnoughIgnored,
+    MoreBehindEnough,
     KeysSorted,
     RowsUncounted,
     ListSkipsFirst,
@@ -362,6 +364,20 @@ impl ObjectReads for Faulty {
         let mut page = self.inner.omap_range(oid, from, max_entries, max_bytes)?;
         page.more &= !self.has(NeverMore);
         Ok(page)
+    }
+
+    fn omap_each(
+        &mut self,
+        oid: &ObjectId,
+        from: Bound<&[u8]>,
+        max_entries: usize,
+        max_bytes: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<bool, IoError> {
+        let page = self.omap_range(oid, from, max_entries, max_bytes)?;
+        let goes_on = self.has(EnoughIgnored);
+        let wanted = page.rows.iter().all(|(k, v)| each(k, v) || goes_on);
+        Ok(page.more && (wanted || self.has(MoreBehindEnough)))
     }
 
     fn list(&mut self, from: &ObjectId, max: usize) -> Result<Vec<ObjectId>, IoError> {

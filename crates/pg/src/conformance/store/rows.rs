@@ -11,6 +11,7 @@ pub fn run<S: Subject>(s: &mut S) {
     header(s);
     ranges_removed(s);
     pages(s);
+    pages_above(s);
     many(s);
 }
 
@@ -26,11 +27,48 @@ pub fn check_attrs(s: &mut impl ObjectReads, o: &ObjectId, expected: &[(Bytes, B
     }
 }
 
+/// The same page, by the way that copies nothing; it ends behind `enough` rows (1 at least).
+fn each_row(
+    s: &mut impl ObjectReads,
+    o: &ObjectId,
+    from: Bound<&[u8]>,
+    (rows, bytes): (usize, usize),
+    enough: usize,
+) -> OmapPage {
+    let mut page = OmapPage::default();
+    let mut take = |k: &[u8], v: &[u8]| {
+        let row = (Bytes::copy_from_slice(k), Bytes::copy_from_slice(v));
+        page.rows.push(row);
+        page.rows.len() < enough
+    };
+    let more = s.omap_each(o, from, rows, bytes, &mut take).unwrap();
+    OmapPage { more, ..page }
+}
+
+/// The same page whole, and ended early.
+fn check_each(
+    s: &mut impl ObjectReads,
+    o: &ObjectId,
+    from: Bound<&[u8]>,
+    bounds: (usize, usize),
+    page: &OmapPage,
+) {
+    assert_eq!(each_row(s, o, from, bounds, usize::MAX), *page);
+    for enough in 1..=page.rows.len().min(4) {
+        let wanted = OmapPage {
+            rows: page.rows[..enough].to_vec(),
+            more: false,
+        };
+        assert_eq!(each_row(s, o, from, bounds, enough), wanted, "{from:?} {enough}");
+    }
+}
+
 /// Whole, in pages of one row, one by one, and as they are counted.
 pub fn check_rows(s: &mut impl ObjectReads, o: &ObjectId, expected: &[(Bytes, Bytes)]) {
     let all = s.omap_range(o, Bound::Unbounded, usize::MAX, usize::MAX).unwrap();
     assert_eq!(all.rows, expected);
     assert!(!all.more);
+    check_each(s, o, Bound::Unbounded, (usize::MAX, usize::MAX), &all);
     let mut found: Vec<(Bytes, Bytes)> = Vec::new();
     loop {
         let last = found.last().map(|(k, _)| k.clone());
@@ -38,6 +76,7 @@ pub fn check_rows(s: &mut impl ObjectReads, o: &ObjectId, expected: &[(Bytes, By
             .as_ref()
             .map_or(Bound::Unbounded, |k| Bound::Excluded(&k[..]));
         let page = s.omap_range(o, from, 3, usize::MAX).unwrap();
+        assert_eq!(each_row(s, o, from, (3, usize::MAX), usize::MAX), page);
         let before = found.len();
         found.extend(page.rows);
         assert_eq!(page.more, found.len() < expected.len(), "behind {before} rows");
@@ -96,6 +135,7 @@ fn missing<S: Subject>(s: &mut S) {
         assert!(s.omap_get(&oid, &keys).unwrap().is_empty());
         let page = s.omap_range(&oid, Bound::Unbounded, 9, 999).unwrap();
         assert_eq!(page, OmapPage::default());
+        check_each(s, &oid, Bound::Unbounded, (9, 999), &page);
     });
 }
 
@@ -214,16 +254,42 @@ fn ranges_removed<S: Subject>(s: &mut S) {
 
 fn pages<S: Subject>(s: &mut S) {
     let mut case = Case::new(s);
-    let all = pairs([("a", "1"), ("b", "22"), ("c", "333"), ("d", "4")]);
     case.submit([
         touch("a"),
         set_rows("a", [("a", "1"), ("b", "22"), ("c", "333"), ("d", "4")]),
     ]);
+    check_pages(&mut case);
+}
+
+/// The same rows above others, which they hide.
+fn pages_above<S: Subject>(s: &mut S) {
+    let mut case = Case::new(s);
+    let below = [
+        ("a", "old"),
+        ("a0", "gone"),
+        ("b", "old"),
+        ("bb", "gone"),
+        ("d", "4"),
+        ("e", "gone"),
+    ];
+    case.submit([touch("a"), set_rows("a", below)]);
+    case.age();
+    let keys = ["a0", "bb", "e"].map(bytes).to_vec();
+    case.submit([
+        set_rows("a", [("a", "1"), ("b", "22"), ("c", "333")]),
+        Op::OmapRemove { oid: oid("a"), keys },
+    ]);
+    check_pages(&mut case);
+}
+
+fn check_pages<S: Subject>(case: &mut Case<'_, S>) {
+    let all = pairs([("a", "1"), ("b", "22"), ("c", "333"), ("d", "4")]);
     case.holds(|s| {
         let mut page = |from: Bound<&'static [u8]>, rows, bytes, expected: std::ops::Range<usize>| {
             let found = s.omap_range(&oid("a"), from, rows, bytes).unwrap();
             assert_eq!(found.rows, all[expected.clone()], "{from:?} {rows} {bytes}");
             assert_eq!(found.more, expected.end < 4, "{from:?} {rows} {bytes}");
+            check_each(s, &oid("a"), from, (rows, bytes), &found);
         };
         use Bound::*;
         page(Included(b"b"), 9, 999, 1..4);

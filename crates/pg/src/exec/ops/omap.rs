@@ -25,10 +25,16 @@ const COUNTED_ROWS: usize = 1024;
 type Page = (Vec<(Bytes, Bytes)>, bool);
 
 impl Exec<'_> {
-    /// At most `max` rows with `prefix` strictly behind `after`.
-    pub fn omap_page(&mut self, after: &[u8], prefix: &[u8], max: usize) -> Result<Page, Fail> {
+    /// Hands on at most `max` rows with `prefix` strictly behind `after`; how many they were, and whether more follow.
+    fn omap_each(
+        &mut self,
+        after: &[u8],
+        prefix: &[u8],
+        max: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(usize, bool), Fail> {
         if !self.req.old.exists || !self.req.old.info.omap || self.req.pool.erasure {
-            return Ok((Vec::new(), false));
+            return Ok((0, false));
         }
         let from = if after < prefix {
             Bound::Included(prefix)
@@ -38,20 +44,39 @@ impl Exec<'_> {
         // A page may always be shorter, but not empty.
         self.cost.charge(0, 1)?;
         let max = max.min(self.cost.steps_left().max(1));
-        let bytes = ROWS_BYTES_MAX.min(self.cost.bytes_left());
-        // One row more than asked for tells whether the prefix goes on.
+        let most = ROWS_BYTES_MAX.min(self.cost.bytes_left());
+        // One row more than asked for tells whether the prefix goes on. Behind the first without it nothing is read.
         let asked = max.saturating_add(1);
-        let page = self.known.omap_range(self.req.source, from, asked, bytes)?;
-        let mut rows = page.rows;
-        let found = rows.len();
-        let bytes: usize = rows.iter().map(|(k, v)| k.len() + v.len()).sum();
-        let in_prefix = rows.iter().take_while(|(k, _)| k.starts_with(prefix)).count();
-        rows.truncate(in_prefix.min(max));
-        let more = in_prefix > max || (page.more && in_prefix == found);
+        let (mut found, mut in_prefix, mut bytes) = (0_usize, 0_usize, 0_usize);
+        let mut take = |k: &[u8], v: &[u8]| {
+            found += 1;
+            bytes += k.len() + v.len();
+            if !k.starts_with(prefix) {
+                return false;
+            }
+            in_prefix += 1;
+            if in_prefix <= max {
+                each(k, v);
+            }
+            in_prefix <= max
+        };
+        let others = self
+            .known
+            .omap_each(self.req.source, from, asked, most, &mut take)?;
+        let more = in_prefix > max || (others && in_prefix == found);
         self.read_bytes += bytes as u64;
         let left = (self.cost.bytes_left(), self.cost.steps_left());
         self.cost
             .charge(bytes.min(left.0) as u64, found.min(left.1) as u64)?;
+        Ok((in_prefix.min(max), more))
+    }
+
+    /// The same rows in buffers of their own.
+    pub fn omap_page(&mut self, after: &[u8], prefix: &[u8], max: usize) -> Result<Page, Fail> {
+        let mut rows = Vec::new();
+        let (_, more) = self.omap_each(after, prefix, max, &mut |k, v| {
+            rows.push((Bytes::copy_from_slice(k), Bytes::copy_from_slice(v)));
+        })?;
         Ok((rows, more))
     }
 
@@ -59,10 +84,12 @@ impl Exec<'_> {
         let mut r = Reader::new(op.indata.clone());
         let (after, max) = (r.blob()?, r.u64()?);
         self.must_have_existed()?;
-        let (rows, more) = self.omap_page(&after, b"", max.min(KEYS_MAX) as usize)?;
         let mut w = Writer::new();
-        w.u32(rows.len() as u32);
-        rows.iter().for_each(|(k, _)| w.blob(k));
+        // How many they are is known behind them.
+        w.u32(0);
+        let max = max.min(KEYS_MAX) as usize;
+        let (count, more) = self.omap_each(&after, b"", max, &mut |k, _| w.blob(k))?;
+        w.patch_u32(0, count as u32);
         w.bool(more);
         Ok(w.finish().into())
     }
@@ -71,9 +98,14 @@ impl Exec<'_> {
         let mut r = Reader::new(op.indata.clone());
         let (after, max, prefix) = (r.blob()?, r.u64()?, r.blob()?);
         self.must_have_existed()?;
-        let (rows, more) = self.omap_page(&after, &prefix, max.min(KEYS_MAX) as usize)?;
         let mut w = Writer::new();
-        w.put(&rows);
+        w.u32(0);
+        let max = max.min(KEYS_MAX) as usize;
+        let (count, more) = self.omap_each(&after, &prefix, max, &mut |k, v| {
+            w.blob(k);
+            w.blob(v);
+        })?;
+        w.patch_u32(0, count as u32);
         w.bool(more);
         Ok(w.finish().into())
     }
