@@ -4,6 +4,7 @@
 //! that is in neither can be set by force only. Values are stored in canonical form: sizes as bytes, booleans as true and false.
 
 pub mod acting;
+pub mod gateway;
 
 use acting::Acting;
 use std::collections::BTreeMap;
@@ -423,6 +424,9 @@ mod tests {
             ("mgr/balancer/mode", "mgr.x", false),
             ("osd_max_scrubs", "mon", false),
             ("osd_max_scrubs", "osd/class:ssd", true),
+            ("rgw_dns_name", "client.rgw", true),
+            ("rgw_dns_name", "client.s3/host:a", true),
+            ("rgw_dns_name", "osd", false),
         ] {
             assert_eq!(notice(name, section).is_none(), acts, "{name} for {section}");
         }

@@ -2,10 +2,11 @@
 
 use crate::role::{Plan, Role, Running};
 use crate::settle::S3Options;
-use crate::{AuthMode, Error, Settings, monitor};
-use ::s3::{Gateway, KeystoneSettings, Masters, Settings as GatewaySettings, Swift};
+use crate::{AuthMode, Error, GatewayOptions, Settings, gateway, monitor};
+use ::s3::{Gateway, KeystoneSettings, Masters, Settings as GatewaySettings};
 use auth::{Context, CryptoKey};
 use client::{Client, Conf};
+use cluster::ClusterState;
 use io::group::Group;
 use io::socket::Listener;
 use io::task;
@@ -20,6 +21,8 @@ use types::{AuthName, EntityAddr, EntityKind, Utime};
 const OPERATION_WITHIN: Duration = Duration::from_secs(60);
 /// A port or a cluster that cannot be used yet is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// Who changes one option of the cluster often changes another.
+const MORE_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
 struct S3Role {
@@ -29,6 +32,14 @@ struct S3Role {
     cluster: ClusterHandle,
     platform: crate::platform::Platform,
     registry: Registry,
+}
+
+/// What serves, with what it was made of: the key that its client came with, and what the cluster had set.
+struct Opened {
+    client: Client,
+    gateway: Gateway,
+    key: Option<CryptoKey>,
+    set: GatewayOptions,
 }
 
 pub(crate) fn roles(plan: &Plan<'_>) -> Result<Vec<Box<dyn Role>>, Error> {
@@ -87,35 +98,58 @@ impl S3Role {
         Certificate::open("s3", certificate, key).await.map(Some)
     }
 
-    /// With the key that its client came with.
-    async fn open(&self) -> Result<(Client, Gateway, Option<CryptoKey>), String> {
-        let settings = GatewaySettings {
-            gc_wait: self.options.gc_wait,
+    /// What the cluster has set for it, and what is wrong with that.
+    fn set(&self, state: &ClusterState) -> (GatewayOptions, Vec<String>) {
+        GatewayOptions::read(&state.config, &user(), &self.platform.hostname)
+    }
+
+    /// Completes when the cluster has set something else than `known`.
+    async fn set_otherwise(&self, known: &GatewayOptions) {
+        let mut states = self.cluster.subscribe_state();
+        let changed = states.wait_for(|s| self.set(s).0 != *known).await.is_ok();
+        if !changed {
+            // The state has ended, and with it the process.
+            std::future::pending::<()>().await;
+        }
+        task::sleep(MORE_WITHIN).await;
+    }
+
+    async fn settings(&self) -> Result<GatewaySettings, String> {
+        Ok(GatewaySettings {
             split_at: self.options.split_at,
             day: self.options.day,
-            domains: self.options.domains.clone(),
-            sites: self.options.sites.clone(),
-            usage_keep: self.options.usage_keep,
-            plain_keys: self.options.plain_keys,
             masters: match &self.options.master_keys {
                 None => Masters::default(),
                 Some(file) => Masters::open(file).await?,
             },
-            swift: self.options.swift.then(|| Swift {
-                url: self.options.swift_url.clone(),
-            }),
             endpoints: self.options.endpoints.clone(),
             log_every: self.options.log_every,
             keystone: match &self.options.keystone {
                 None => None,
                 Some(file) => Some(KeystoneSettings::open(file).await?),
             },
-        };
+            ..GatewaySettings::default()
+        })
+    }
+
+    async fn open(&self) -> Result<Opened, String> {
+        let mut settings = self.settings().await?;
+        let (set, mut wrong) = self.set(&self.cluster.state());
+        let options = set.clone().under(&self.options.said);
+        wrong.extend(gateway::apply(&options, self.options.usage_days, &mut settings));
         let conf = self.conf().await?;
         let key = conf.key.clone();
         let client = Client::connect(conf).await.map_err(|e| e.to_string())?;
         match Gateway::open(&client, &settings, &self.registry).await {
-            Ok(gateway) => Ok((client, gateway, key)),
+            Ok(gateway) => {
+                wrong.iter().for_each(|w| tracing::warn!("S3: {w}"));
+                Ok(Opened {
+                    client,
+                    gateway,
+                    key,
+                    set,
+                })
+            }
             Err(e) => {
                 client.shutdown().await;
                 Err(e.to_string())
@@ -154,24 +188,24 @@ impl S3Role {
     async fn run(self, ready: oneshot::Sender<()>, mut stop: watch::Receiver<bool>) -> Result<(), String> {
         // The node waits for neither port nor cluster: its monitor may be what the cluster's OSDs wait for.
         let _ = ready.send(());
-        while self.serve(&mut stop).await? {
-            tracing::info!("S3 begins anew: {} has another key", user());
+        while let Some(why) = self.serve(&mut stop).await? {
+            tracing::info!("S3 begins anew: {why}");
         }
         Ok(())
     }
 
-    /// Until it is told to stop: false; or until its key opens nothing new any more: true.
-    async fn serve(&self, stop: &mut watch::Receiver<bool>) -> Result<bool, String> {
+    /// Until it is told to stop: None; or why it is to begin anew.
+    async fn serve(&self, stop: &mut watch::Receiver<bool>) -> Result<Option<String>, String> {
         // Clients that come from now on wait.
         let Some(listener) = self.listen(stop).await else {
-            return Ok(false);
+            return Ok(None);
         };
         let mut said = String::new();
-        let (certificate, (client, gateway, key)) = loop {
+        let (certificate, opened) = loop {
             let opened = async { Ok((self.certificate().await?, self.open().await?)) };
             let opened: Result<_, String> = tokio::select! {
                 opened = opened => opened,
-                _ = stop.wait_for(|s| *s) => return Ok(false),
+                _ = stop.wait_for(|s| *s) => return Ok(None),
             };
             match opened {
                 Ok(opened) => break opened,
@@ -183,16 +217,23 @@ impl S3Role {
             }
             tokio::select! {
                 () = task::sleep(AGAIN_AFTER) => {}
-                _ = stop.wait_for(|s| *s) => return Ok(false),
+                _ = stop.wait_for(|s| *s) => return Ok(None),
             }
         };
         let refused = |e| format!("S3 cannot listen on {}: {e}", self.options.listen);
         let acceptor = listener.start().map_err(refused)?;
-        let user = user();
+        let Opened {
+            client,
+            gateway,
+            key,
+            set,
+        } = opened;
         let until = async {
+            let user = user();
             tokio::select! {
-                _ = stop.wait_for(|s| *s) => false,
-                () = self.cluster.key_replaced(&user, key.as_ref()) => true,
+                _ = stop.wait_for(|s| *s) => None,
+                () = self.cluster.key_replaced(&user, key.as_ref()) => Some(format!("{user} has another key")),
+                () = self.set_otherwise(&set) => Some("options of the cluster have changed".into()),
             }
         };
         let anew = gateway.serve_until((acceptor, certificate), until).await;

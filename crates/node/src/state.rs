@@ -184,7 +184,7 @@ fn etcd_options(s: &EtcdSettings) -> Result<etcd::Options, Error> {
         (None, None) => None,
         _ => {
             return Err(Error::Usage(
-                "--etcd-user and --etcd-password-file go together".into(),
+                "--etcd-user NAME:FILE is the user, and the file with the password".into(),
             ));
         }
     };
