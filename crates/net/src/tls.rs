@@ -1,4 +1,4 @@
-//! TLS for those who serve HTTP: a certificate and its key in files, read again when they change.
+//! TLS for those who serve HTTP: a certificate and its key in files, or in one, read again when they change.
 //!
 //! Files that cannot be used any more do not end what serves: the last good pair stays, and the log says why.
 
@@ -120,11 +120,16 @@ mod tests {
         };
         let (a, b) = (make(), make());
         assert!(config(&a).is_ok());
+        // Certificate and key in one file, in either order.
+        for both in [[&a.0[..], &a.1[..]].concat(), [&a.1[..], &a.0[..]].concat()] {
+            assert!(config(&(both.clone(), both)).is_ok());
+        }
         // Its newlines were lost.
         let one_line = String::from_utf8(a.1.clone()).unwrap().replace('\n', "");
         for (certificate, key, why) in [
             (&a.0, &b.1[..], "no pair"),
             (&a.0, b"no key", "no key in PEM"),
+            (&a.0, &a.0[..], "no key in PEM"),
             (&a.0, one_line.as_bytes(), "no key in PEM"),
             (&Vec::new(), &a.1[..], "no pair"),
         ] {
