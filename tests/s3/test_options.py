@@ -102,7 +102,7 @@ def test_a_node_follows_them(own):
 
     # A value that cannot be meant keeps nobody from serving; what was asked before is written down when it begins anew.
     skep.ceph('config', 'set', 'client.rgw', 'rgw_dns_name', '127.0.0.1, eu.s3.test')
-    wait_until(lambda: '"127.0.0.1" is left out' in skep.log.read_text(), 60, 0.2, 'the warning')
+    wait_until(lambda: 'rgw_dns_name: ' in skep.log.read_text() and 'is left out' in skep.log.read_text(), 60, 0.2, 'the warning')
     wait_until(lambda: get(port, 'bucket.eu.s3.test', '/k')[2] == body, 60, 0.2, 'S3 to be served')
     assert usage(skep, user)['put_obj'] >= 1
     # Its own section counts more. Swift alone: S3 is closed, websites are not.

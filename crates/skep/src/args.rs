@@ -475,7 +475,7 @@ fn parse_msgr1_port(text: &str) -> Result<Msgr1Port, String> {
     match text {
         "none" => Ok(Msgr1Port::Off),
         port => port
-            .parse()
+            .parse::<u16>()
             .map(Msgr1Port::At)
             .map_err(|_| "a port is a number up to 65535, or none".into()),
     }
