@@ -11,6 +11,18 @@ use types::AuthName;
 /// Bounds of `rgw_gc_obj_min_wait` here: readers that have begun need some of it, and what waits takes room.
 const GC_WAIT_S: (u64, u64) = (1, 7 * 86_400);
 
+/// The words of `rgw_enable_apis`.
+const APIS: [&str; 8] = [
+    "s3",
+    "s3website",
+    "swift",
+    "swift_auth",
+    "admin",
+    "sts",
+    "iam",
+    "notifications",
+];
+
 /// None, or empty: it is not set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GatewayOptions {
@@ -108,17 +120,13 @@ impl Set<'_> {
     /// Whether S3 is among them, and whether Swift is.
     fn apis(&mut self, name: &str) -> Option<(bool, bool)> {
         let all = self.list(name);
-        let has = |api: &str| all.iter().any(|a| a == api);
-        match (has("s3"), has("swift")) {
-            _ if all.is_empty() => None,
-            (false, false) => {
-                let names = all.join(", ");
-                self.wrong
-                    .push(format!("{name}: {names:?} is left out: it has neither s3 nor swift"));
-                None
-            }
-            served => Some(served),
+        let (known, unknown): (Vec<_>, Vec<_>) = all.iter().partition(|a| APIS.contains(&a.as_str()));
+        for word in unknown {
+            self.wrong
+                .push(format!("{name}: {word:?} is left out: there is no such API"));
         }
+        let has = |api: &str| known.iter().any(|k| *k == api);
+        (!known.is_empty()).then(|| (has("s3"), has("swift")))
     }
 }
 
@@ -203,7 +211,7 @@ mod tests {
     fn what_cannot_be_meant_is_left_out_and_told() {
         let (got, wrong) = read(&[
             ("client", "rgw_enable_usage_log", "maybe"),
-            ("client", "rgw_enable_apis", "admin"),
+            ("client", "rgw_enable_apis", "s4"),
             ("client", "rgw_gc_obj_min_wait", "soon"),
         ]);
         assert_eq!(got, GatewayOptions::default());
@@ -212,8 +220,15 @@ mod tests {
             let row = ("client", "rgw_gc_obj_min_wait", text);
             assert_eq!(read(&[row]).0.gc_wait_s, Some(want));
         }
-        let swift_alone = read(&[("client", "rgw_enable_apis", "swift,swift_auth")]).0;
-        assert_eq!((swift_alone.s3, swift_alone.swift), (Some(false), Some(true)));
+        for (text, s3, swift, wrong) in [
+            ("swift,swift_auth", false, true, 0),
+            ("s3, swfit", true, false, 1),
+            ("s3website", false, false, 0),
+        ] {
+            let got = read(&[("client", "rgw_enable_apis", text)]);
+            assert_eq!((got.0.s3, got.0.swift), (Some(s3), Some(swift)), "{text}");
+            assert_eq!(got.1.len(), wrong, "{text}");
+        }
     }
 
     #[test]
