@@ -181,6 +181,7 @@ impl ConfigOption {
                 Err(()) => Err(String::new()),
             },
             _ if self.name.starts_with("debug_") => levels(text),
+            _ if self.name == gateway::ENABLE_APIS => gateway::check_apis(text),
             _ if self.is_modes() => match auth::ConMode::list(text) {
                 Some(_) => Ok(text.to_string()),
                 None => Err(format!("'{text}' is no list of crc and secure")),
@@ -382,6 +383,15 @@ mod tests {
             "ms_cluster_mode",
             "plain",
             Err("'plain' is no list of crc and secure"),
+        );
+        check("rgw_enable_apis", "s3, swift", Ok("s3, swift"));
+        check("rgw_enable_apis", "", Ok(""));
+        check(
+            "rgw_enable_apis",
+            "s3,swfit",
+            Err(
+                "'swfit' is not one of the APIs: s3, s3website, swift, swift_auth, admin, sts, iam, notifications",
+            ),
         );
         assert!(find("nosuch_option").is_none());
         assert!(find("debug_rbd").is_some());

@@ -60,24 +60,42 @@ pub fn url(text: &str) -> Result<String, String> {
     }
 }
 
-/// Puts `options` into a gateway's settings. What cannot be meant is left out, and told. `usage_days`: how long the usage log is kept.
-pub fn apply(options: &GatewayOptions, usage_days: u64, to: &mut Settings) -> Vec<String> {
+/// What it comes to that the cluster has `set` this and a command line `said` that, which counts more: with the defaults of what is not
+/// set, and without what cannot be meant, which is told. What comes to the same is equal.
+pub fn meant(set: GatewayOptions, said: &GatewayOptions) -> (GatewayOptions, Vec<String>) {
+    let (options, usual) = (set.under(said), Settings::default());
     let mut wrong = Vec::new();
-    to.domains = names("rgw_dns_name", &options.domains, &mut wrong);
-    to.sites = names("rgw_dns_s3website_name", &options.sites, &mut wrong);
+    let swift = options.swift.unwrap_or_default();
+    let told = options.swift_url.as_deref().map(url).transpose();
+    let swift_url = told.unwrap_or_else(|e| {
+        wrong.push(format!("rgw_swift_url is left out: {e} is wanted"));
+        None
+    });
+    let options = GatewayOptions {
+        domains: names("rgw_dns_name", &options.domains, &mut wrong),
+        sites: names("rgw_dns_s3website_name", &options.sites, &mut wrong),
+        usage_log: Some(options.usage_log.unwrap_or_default()),
+        gc_wait_s: options.gc_wait_s.or(Some(usual.gc_wait.as_secs())),
+        s3: Some(options.s3.unwrap_or(usual.s3)),
+        swift: Some(swift),
+        swift_url: swift_url.filter(|_| swift),
+        require_ssl: Some(options.require_ssl.unwrap_or(!usual.plain_keys)),
+    };
+    (options, wrong)
+}
+
+/// Puts what is [`meant`] into a gateway's settings. `usage_days`: how long the usage log is kept.
+pub fn apply(options: GatewayOptions, usage_days: u64, to: &mut Settings) {
+    to.domains = options.domains;
+    to.sites = options.sites;
     to.usage_keep = options.usage_log.unwrap_or_default().then_some(usage_days);
     if let Some(seconds) = options.gc_wait_s {
         to.gc_wait = Duration::from_secs(seconds);
     }
     to.plain_keys = options.require_ssl == Some(false);
-    to.s3 = options.s3.unwrap_or(true);
-    let told = options.swift_url.as_deref().map(url).transpose();
-    let url = told.unwrap_or_else(|e| {
-        wrong.push(format!("rgw_swift_url is left out: {e} is wanted"));
-        None
-    });
+    to.s3 = options.s3.unwrap_or(to.s3);
+    let url = options.swift_url;
     to.swift = options.swift.unwrap_or_default().then_some(Swift { url });
-    wrong
 }
 
 fn names(option: &str, names: &[String], wrong: &mut Vec<String>) -> Vec<String> {
@@ -119,19 +137,24 @@ mod tests {
         assert!(dumped(b"").is_err() && dumped(b"{}").is_err());
     }
 
-    fn settings(options: &GatewayOptions) -> (Settings, Vec<String>) {
+    fn of(set: GatewayOptions) -> (GatewayOptions, Vec<String>) {
+        meant(set, &GatewayOptions::default())
+    }
+
+    fn settings(set: GatewayOptions) -> (Settings, Vec<String>) {
         let mut settings = Settings::default();
-        let wrong = apply(options, 400, &mut settings);
+        let (options, wrong) = of(set);
+        apply(options, 400, &mut settings);
         (settings, wrong)
     }
 
     #[test]
     fn each_option_acts() {
-        let (of_nothing, wrong) = settings(&GatewayOptions::default());
+        let (of_nothing, wrong) = settings(GatewayOptions::default());
         assert!(wrong.is_empty() && of_nothing.s3 && of_nothing.swift.is_none() && !of_nothing.plain_keys);
         assert!(of_nothing.domains.is_empty() && of_nothing.usage_keep.is_none());
         assert_eq!(of_nothing.gc_wait, Duration::from_secs(900));
-        let (got, wrong) = settings(&GatewayOptions {
+        let (got, wrong) = settings(GatewayOptions {
             domains: vec!["S3.test".into()],
             sites: vec!["web.test".into()],
             usage_log: Some(true),
@@ -149,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_meant_keeps_nobody_from_serving() {
-        let (got, wrong) = settings(&GatewayOptions {
+        let (got, wrong) = settings(GatewayOptions {
             domains: vec!["127.0.0.1".into(), "s3.test".into()],
             sites: vec!["web test".into()],
             swift: Some(true),
@@ -160,5 +183,43 @@ mod tests {
         assert_eq!(wrong.len(), 3, "{wrong:?}");
         assert_eq!((got.domains, got.sites), (vec!["s3.test".to_string()], vec![]));
         assert!(got.swift.is_some_and(|s| s.url.is_none()) && !got.plain_keys && got.s3);
+    }
+
+    /// Gateways began anew for what changed nothing.
+    #[test]
+    fn what_comes_to_the_same_is_equal() {
+        let with = |change: fn(&mut GatewayOptions)| {
+            let mut options = GatewayOptions::default();
+            change(&mut options);
+            options
+        };
+        let none = GatewayOptions::default;
+        // What is so by default; what counts only with another; what cannot be meant.
+        let same: [fn(&mut GatewayOptions); 7] = [
+            |o| o.s3 = Some(true),
+            |o| o.swift = Some(false),
+            |o| o.usage_log = Some(false),
+            |o| o.gc_wait_s = Some(900),
+            |o| o.require_ssl = Some(true),
+            |o| o.swift_url = Some("https://swift.test".into()),
+            |o| o.domains = vec!["127.0.0.1".into()],
+        ];
+        for set in same.map(with) {
+            assert_eq!(of(set.clone()).0, of(none()).0, "{set:?}");
+        }
+        let said = with(|o| o.domains = vec!["said.test".into()]);
+        let below = with(|o| o.domains = vec!["set.test".into()]);
+        assert_eq!(meant(below, &said), meant(none(), &said));
+        let others: [fn(&mut GatewayOptions); 6] = [
+            |o| o.s3 = Some(false),
+            |o| o.swift = Some(true),
+            |o| o.usage_log = Some(true),
+            |o| o.gc_wait_s = Some(901),
+            |o| o.require_ssl = Some(false),
+            |o| o.sites = vec!["web.test".into()],
+        ];
+        for set in others.map(with) {
+            assert_ne!(of(set.clone()).0, of(none()).0, "{set:?}");
+        }
     }
 }

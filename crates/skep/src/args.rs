@@ -129,7 +129,7 @@ pub struct Up {
     #[arg(long, value_name = "PORT", value_parser = parse_msgr1_port)]
     pub msgr1_port: Option<Msgr1Port>,
     /// --msgr1-port none
-    #[arg(long, hide = true, conflicts_with = "msgr1_port")]
+    #[arg(long, hide = true)]
     pub no_msgr1: bool,
     /// Announce messenger v1 before v2, so that stock clients come by it; for tests
     #[arg(long, hide = true)]
@@ -152,7 +152,7 @@ pub struct Up {
     #[arg(long, value_enum, value_name = "SWITCH", num_args = 0..=1, default_missing_value = "on")]
     pub spare: Option<Switch>,
     /// --spare off
-    #[arg(long, hide = true, conflicts_with = "spare")]
+    #[arg(long, hide = true)]
     pub no_spare: bool,
     /// Let pools be deleted: sets mon_allow_pool_delete in the cluster's configuration, which is false by default;
     /// `ceph config set mon mon_allow_pool_delete false` takes it back

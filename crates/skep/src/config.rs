@@ -148,6 +148,27 @@ mod tests {
         assert_eq!(found.s3_tuning.said().gc_wait_s, Some(7));
     }
 
+    /// `spare = false` beside `no-spare = true` no longer started.
+    #[test]
+    fn former_options_stand_beside_those_that_say_the_same() {
+        for file in [
+            "spare = false\nno-spare = true\nno-msgr1 = true",
+            "spare = false\nno-spare = false\nno-msgr1 = true\nmsgr1-port = \"none\"",
+            "no-spare = true\nmsgr1-port = \"none\"",
+        ] {
+            let options = crate::up::options(&up(file, "skep up").unwrap()).unwrap();
+            assert_eq!((options.spare, options.msgr1), (Some(false), Some(Msgr1Port::Off)), "{file}");
+        }
+        for (file, why) in [
+            ("spare = true\nno-spare = true", "--no-spare"),
+            ("msgr1-port = 6789\nno-msgr1 = true", "--no-msgr1"),
+        ] {
+            let refused = crate::up::options(&up(file, "skep up").unwrap());
+            let why_not = refused.map(drop).unwrap_err().to_string();
+            assert!(why_not.contains(why), "{file}: {why_not}");
+        }
+    }
+
     #[test]
     fn what_is_no_option_is_refused() {
         for (file, why) in [

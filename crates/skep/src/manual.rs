@@ -147,8 +147,8 @@ mod reference {
              | kept, and do nothing; `config set` says so | {}: all others; and any set for a section from which it is not read |\n\
              | refused, since they belong in files | {}: {} |\n\n\
              Where masks count (`osd/class:ssd`, `osd/host:a`) and single daemons (`osd.3`), the section is followed by \"each\". \
-             All act within seconds, without a restart; those of the messenger on new connections; those of gateways (`rgw_`) at `skep s3 serve` from its \
-             next start on.\n\n\
+             All act within seconds, without a restart; those of the messenger on new connections; those of gateways (`rgw_`) within a minute, at \
+             `skep s3 serve` from its next start on.\n\n\
              | option | type | values | default | read from | what it does |\n|---|---|---|---|---|---|\n",
             options::names().count(),
             ACTING.len(),

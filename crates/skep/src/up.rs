@@ -94,10 +94,7 @@ pub fn options(args: &args::Up) -> Result<StartOptions, Error> {
         devices: args.device.clone(),
         bind: args.bind,
         mon_port: args.mon_port,
-        msgr1: match (args.no_msgr1, args.msgr1_port) {
-            (true, _) => Some(Msgr1Port::Off),
-            (false, port) => port,
-        },
+        msgr1: msgr1(args)?,
         msgr1_first: args.msgr1_first,
         auth: args.auth.map(|a| match a {
             args::Auth::Cephx => AuthMode::Cephx,
@@ -106,10 +103,7 @@ pub fn options(args: &args::Up) -> Result<StartOptions, Error> {
         osd_size: args.osd_size,
         osd_memory: args.osd_memory,
         keep_free: args.keep_free,
-        spare: match (args.spare, args.no_spare) {
-            (said, false) => said.map(|s| s == args::Switch::On),
-            (_, true) => Some(false),
-        },
+        spare: spare(args)?,
         disk_io: match args.disk_io {
             args::DiskIo::Auto => io::disk::Mode::Auto,
             args::DiskIo::Direct => io::disk::Mode::Direct,
@@ -131,6 +125,28 @@ pub fn options(args: &args::Up) -> Result<StartOptions, Error> {
             _ => First::Unsaid,
         },
     })
+}
+
+/// With the former option beside it, which has to say the same.
+fn msgr1(args: &args::Up) -> Result<Option<Msgr1Port>, Error> {
+    match (args.no_msgr1, args.msgr1_port) {
+        (true, Some(Msgr1Port::At(port))) => Err(Error::Usage(format!(
+            "--no-msgr1 and --msgr1-port {port} exclude each other"
+        ))),
+        (true, _) => Ok(Some(Msgr1Port::Off)),
+        (false, said) => Ok(said),
+    }
+}
+
+/// In the same way. Files of before have `spare = false` beside it, which said nothing then.
+fn spare(args: &args::Up) -> Result<Option<bool>, Error> {
+    match (args.no_spare, args.spare) {
+        (true, Some(args::Switch::On)) => {
+            Err(Error::Usage("--no-spare and --spare on exclude each other".into()))
+        }
+        (true, _) => Ok(Some(false)),
+        (false, said) => Ok(said.map(|s| s == args::Switch::On)),
+    }
 }
 
 #[cfg(feature = "s3")]

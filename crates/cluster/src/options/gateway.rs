@@ -1,7 +1,8 @@
 //! What gateways of objects take of the central configuration: Ceph's options of radosgw that act in ours.
 //!
-//! They are set for `client.rgw`, as radosgw's are, or for the entity that one gateway is, which counts more. A value that cannot be meant is left out,
-//! and told: it keeps no gateway from serving. What a name of a host is, and a URL, is for the gateway to say.
+//! They are set for `client.rgw`, as radosgw's are, or for the entity that one gateway is, which counts more. A value that cannot be
+//! meant is left out, and told: it keeps no gateway from serving. What is left out opens nothing: a list of APIs without one that is
+//! known serves none. What a name of a host is, and a URL, is for the gateway to say.
 
 use super::find;
 use crate::config::ConfigDb;
@@ -11,7 +12,8 @@ use types::AuthName;
 /// Bounds of `rgw_gc_obj_min_wait` here: readers that have begun need some of it, and what waits takes room.
 const GC_WAIT_S: (u64, u64) = (1, 7 * 86_400);
 
-/// The words of `rgw_enable_apis`.
+/// What is served. Its words are checked where it is set: without one that is known S3 is closed.
+pub const ENABLE_APIS: &str = "rgw_enable_apis";
 const APIS: [&str; 8] = [
     "s3",
     "s3website",
@@ -48,7 +50,7 @@ impl GatewayOptions {
             values: config.for_gateway(who, host),
             wrong: Vec::new(),
         };
-        let apis = set.apis("rgw_enable_apis");
+        let apis = set.apis();
         let options = Self {
             domains: set.list("rgw_dns_name"),
             sites: set.list("rgw_dns_s3website_name"),
@@ -82,6 +84,22 @@ impl GatewayOptions {
     }
 }
 
+/// The value of [`ENABLE_APIS`]; the error names a word that is none of its.
+pub fn check_apis(text: &str) -> Result<String, String> {
+    match unknown_apis(text).next() {
+        Some(word) => Err(format!("'{word}' is not one of the APIs: {}", APIS.join(", "))),
+        None => Ok(text.to_string()),
+    }
+}
+
+fn unknown_apis(text: &str) -> impl Iterator<Item = &str> {
+    words(text).filter(|w| !APIS.contains(w))
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split([',', ' ']).filter(|w| !w.is_empty())
+}
+
 struct Set<'a> {
     values: BTreeMap<&'a str, &'a str>,
     wrong: Vec<String>,
@@ -107,26 +125,28 @@ impl Set<'_> {
 
     fn list(&mut self, name: &str) -> Vec<String> {
         let text = self.text(name).unwrap_or_default();
-        let words = text.split([',', ' ']).filter(|w| !w.is_empty());
-        words.map(str::to_string).collect()
+        words(&text).map(str::to_string).collect()
     }
 
     fn wait(&mut self, name: &str) -> Option<u64> {
-        let seconds: i64 = self.text(name)?.parse().ok()?;
+        let seconds: i128 = self.text(name)?.parse().ok()?;
         let (least, most) = GC_WAIT_S;
-        Some(u64::try_from(seconds).unwrap_or(0).clamp(least, most))
+        let held = u64::try_from(seconds).unwrap_or_default().clamp(least, most);
+        if seconds != i128::from(held) {
+            let why = format!("{name}: {seconds} is taken as {held}: {least} to {most} are possible");
+            self.wrong.push(why);
+        }
+        Some(held)
     }
 
-    /// Whether S3 is among them, and whether Swift is.
-    fn apis(&mut self, name: &str) -> Option<(bool, bool)> {
-        let all = self.list(name);
-        let (known, unknown): (Vec<_>, Vec<_>) = all.iter().partition(|a| APIS.contains(&a.as_str()));
-        for word in unknown {
-            self.wrong
-                .push(format!("{name}: {word:?} is left out: there is no such API"));
-        }
-        let has = |api: &str| known.iter().any(|k| *k == api);
-        (!known.is_empty()).then(|| (has("s3"), has("swift")))
+    /// Whether S3 is among them, and whether Swift is. Words that are none come by force, or from another cluster's monitors. A list of
+    /// these alone is no list that is not set, which would open S3.
+    fn apis(&mut self) -> Option<(bool, bool)> {
+        let text = self.values.get(ENABLE_APIS).copied()?.trim();
+        let wrong = |word| format!("{ENABLE_APIS}: {word:?} is left out: there is no such API");
+        self.wrong.extend(unknown_apis(text).map(wrong));
+        let has = |api: &str| words(text).any(|w| w == api);
+        (!text.is_empty()).then(|| (has("s3"), has("swift")))
     }
 }
 
@@ -211,24 +231,44 @@ mod tests {
     fn what_cannot_be_meant_is_left_out_and_told() {
         let (got, wrong) = read(&[
             ("client", "rgw_enable_usage_log", "maybe"),
-            ("client", "rgw_enable_apis", "s4"),
+            ("client", "rgw_crypt_require_ssl", "perhaps"),
             ("client", "rgw_gc_obj_min_wait", "soon"),
         ]);
         assert_eq!(got, GatewayOptions::default());
         assert_eq!(wrong.len(), 3, "{wrong:?}");
-        for (text, want) in [("-5", 1), ("0", 1), ("2", 2), ("99999999", 604_800)] {
-            let row = ("client", "rgw_gc_obj_min_wait", text);
-            assert_eq!(read(&[row]).0.gc_wait_s, Some(want));
+        for (text, want, wrong) in [
+            ("-5", 1, 1),
+            ("0", 1, 1),
+            ("2", 2, 0),
+            ("604800", 604_800, 0),
+            ("99999999", 604_800, 1),
+            ("18446744073709551615", 604_800, 1),
+        ] {
+            let got = read(&[("client", "rgw_gc_obj_min_wait", text)]);
+            assert_eq!((got.0.gc_wait_s, got.1.len()), (Some(want), wrong), "{text}");
         }
+    }
+
+    /// A typing error opened what had been closed.
+    #[test]
+    fn what_is_no_api_opens_nothing() {
         for (text, s3, swift, wrong) in [
             ("swift,swift_auth", false, true, 0),
             ("s3, swfit", true, false, 1),
             ("s3website", false, false, 0),
+            ("swfit", false, false, 1),
+            ("s4,s5", false, false, 2),
+            (",", false, false, 0),
         ] {
-            let got = read(&[("client", "rgw_enable_apis", text)]);
+            let got = read(&[
+                ("client", "rgw_enable_apis", "s3"),
+                ("client.rgw", "rgw_enable_apis", text),
+            ]);
             assert_eq!((got.0.s3, got.0.swift), (Some(s3), Some(swift)), "{text}");
             assert_eq!(got.1.len(), wrong, "{text}");
         }
+        // Not set: as it is by default.
+        assert_eq!(read(&[("client", "rgw_enable_apis", " ")]).0.s3, None);
     }
 
     #[test]

@@ -240,10 +240,12 @@ impl<P: Pool> Entrance<P> {
             let of = (parts, s3s::Body::http_body(body));
             return Ok(self.front.swift_answer(target, of, noted, peer).await);
         }
-        match self.s3 {
-            true => self.ask_s3(request, (noted, came)).await,
-            false => refused(S3ErrorCode::MethodNotAllowed.into()),
-        }
+        self.ask_s3(request, (noted, came)).await
+    }
+
+    /// Whether it is S3's, and that is closed.
+    fn is_closed<B>(&self, request: &hyper::Request<B>) -> bool {
+        !self.s3 && self.site(request).is_none() && self.swift(request).is_none()
     }
 
     /// The answer of a form, or of the library.
@@ -289,6 +291,9 @@ impl<P: Pool> Entrance<P> {
         peer: Peer,
         (noted, came): (&Noted, &Arc<AtomicU64>),
     ) -> Result<HttpResponse, HttpError> {
+        if self.is_closed(&request) {
+            return refused(S3ErrorCode::MethodNotAllowed.into());
+        }
         if request.method() == Method::OPTIONS {
             let preflight = self.front.preflight(self.bucket(&request), request.headers());
             return preflight.await.or_else(refused);

@@ -99,10 +99,13 @@ impl Default for Settings {
 /// Where clients come in: with TLS, if there is a certificate.
 pub type Door = (Acceptor, Option<Certificate>);
 
+/// Names of buckets and of websites; and whether S3 is served.
+type Served = ([Hosts; 2], bool);
+
 /// Serves until `stop` turns true.
 pub async fn serve<P: Pool>(
     (acceptor, certificate): Door,
-    (front, (hosts, s3), (usage_keep, log_every)): (Front<P>, ([Hosts; 2], bool), (Option<u64>, Duration)),
+    (front, (hosts, s3), (usage_keep, log_every)): (Front<P>, Served, (Option<u64>, Duration)),
     (collector, courier): (Collector<P>, Courier<P>),
     mut stop: watch::Receiver<bool>,
 ) {

@@ -100,12 +100,9 @@ async fn settings(args: &Serve, (masters, keystone): Files, client: &Client) -> 
     let who: Result<AuthName, ()> = name.parse();
     let who = who.map_err(|()| failed(format!("{name} is no entity")))?;
     let (set, mut wrong) = node::gateway::asked(client, &who).await.map_err(failed)?;
-    let options = set.under(&tuning.said());
-    wrong.extend(node::gateway::apply(
-        &options,
-        tuning.usage_days,
-        &mut settings,
-    ));
+    let (options, more) = node::gateway::meant(set, &tuning.said());
+    node::gateway::apply(options, tuning.usage_days, &mut settings);
+    wrong.extend(more);
     wrong.iter().for_each(|w| tracing::warn!("{w}"));
     Ok(settings)
 }
