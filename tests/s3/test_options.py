@@ -1,5 +1,6 @@
 """Options of the cluster that gateways act upon, by the names that Ceph has for them: the gateway of a node follows them, one by itself
 reads them when it starts, and what its command line says counts more."""
+import base64
 import http.client
 import json
 import os
@@ -16,11 +17,11 @@ OPTIONS = {'rgw_dns_name': 's3.test, eu.s3.test', 'rgw_dns_s3website_name': 'web
            'rgw_swift_url': 'https://swift.test', 'rgw_crypt_require_ssl': 'false', 'rgw_enable_usage_log': 'true', 'rgw_gc_obj_min_wait': '1'}
 
 
-def get(port, host, path='/', **headers):
+def get(port, host, path='/', method='GET', **headers):
     """Status, headers and body; a gateway that begins anew takes nothing for a moment."""
     c = http.client.HTTPConnection('127.0.0.1', port, timeout=60)
     try:
-        c.request('GET', path, headers={'Host': host, **{k.replace('_', '-'): v for k, v in headers.items()}})
+        c.request(method, path, headers={'Host': host, **{k.replace('_', '-'): v for k, v in headers.items()}})
         answer = c.getresponse()
         return answer.status, answer.headers, answer.read()
     except (OSError, http.client.HTTPException):
@@ -67,9 +68,13 @@ def served(port, bucket, body):
     return get(port, bucket + '.s3.test', '/k')[2] == body
 
 
-def test_a_node_follows_them(own):
-    port = free_port()
-    skep = own(osds=1, options=['--s3', '--s3-listen', '127.0.0.1:%d' % port, '--metrics-port', '0']).start()
+@pytest.mark.long
+def test_a_node_follows_them(own, tmp_path):
+    """Its gateway begins anew for it, each time after half a minute at least."""
+    port, keys = free_port(), tmp_path / 'keys'
+    keys.write_text('one %s\n' % base64.b64encode(os.urandom(32)).decode())
+    keys.chmod(0o600)
+    skep = own(osds=1, options=['--s3', '--s3-listen', '127.0.0.1:%d' % port, '--s3-master-key', keys, '--metrics-port', '0']).start()
     user = User(skep, 'alice')
     swift = admin(skep, 'subuser', 'create', '--uid', user.name, '--subuser', 'swift', '--access', 'full')['swift_keys'][0]
     log_in = {'x_auth_user': swift['user'], 'x_auth_key': swift['secret_key']}
@@ -81,34 +86,44 @@ def test_a_node_follows_them(own):
     assert get(port, 'x', '/auth/v1.0', **log_in)[0] >= 400
     refused('InvalidArgument', s3.put_object, Bucket='bucket', Key='sealed', Body=b'x', **sealed)
     assert usage(skep, user) == {}
+    preflight = {'method': 'OPTIONS', 'origin': 'https://a.test', 'access_control_request_method': 'GET'}
+    assert get(port, 'x', '/bucket/k', **preflight)[0] == 403
 
+    # What has become of its files meanwhile does not keep it from serving.
+    keys.write_text('no key')
     set_all(skep, 'client.rgw', OPTIONS)
-    wait_until(lambda: served(port, 'bucket', body) and get(port, 'bucket.web.test')[2] == body, 60, 0.2, 'names of hosts')
+    wait_until(lambda: served(port, 'bucket', body) and get(port, 'bucket.web.test')[2] == body, 150, 0.2, 'names of hosts')
+    wait_until(lambda: puts(s3, Key='by-master', Body=b'x', ServerSideEncryption='AES256'), 60, 0.2, 'a put with its own key')
 
     def swift_url():
         status, headers, _ = get(port, 'x', '/auth/v1.0', **log_in)
         return status and headers['X-Storage-Url']
-    wait_until(lambda: (swift_url() or '').startswith('https://swift.test/swift/v1'), 60, 0.2, 'Swift')
-    wait_until(lambda: get(port, 'bucket.eu.s3.test', '/k')[2] == body, 60, 0.2, 'the other name')
+    # A change that came in late has it begin anew once more.
+    wait_until(lambda: (swift_url() or '').startswith('https://swift.test/swift/v1'), 120, 0.2, 'Swift')
+    wait_until(lambda: get(port, 'bucket.eu.s3.test', '/k')[2] == body, 120, 0.2, 'the other name')
 
-    wait_until(lambda: puts(s3, Key='sealed', Body=b'x', **sealed), 60, 0.2, 'keys of clients without TLS')
+    wait_until(lambda: puts(s3, Key='sealed', Body=b'x', **sealed), 120, 0.2, 'keys of clients without TLS')
     log = skep.log.read_text()
     assert 'S3 begins anew: options of the cluster have changed' in log and 'left out' not in log
     # What is replaced stayed for 15 minutes before.
     for _ in range(6):
         wait_until(lambda: puts(s3, Key='k', Body=body), 60, 0.2, 'a put')
-    wait_until(lambda: len(stripes(skep)) <= 3, 60, 0.5, 'what was replaced to be collected')
-    assert puts(s3, Key='k', Body=body)
+    # Those of `k`, `sealed` and `by-master`.
+    wait_until(lambda: len(stripes(skep)) <= 4, 120, 0.5, 'what was replaced to be collected')
+    wait_until(lambda: puts(s3, Key='k', Body=body), 60, 0.2, 'a put')
 
-    # A value that cannot be meant keeps nobody from serving; what was asked before is written down when it begins anew.
-    skep.ceph('config', 'set', 'client.rgw', 'rgw_dns_name', '127.0.0.1, eu.s3.test')
+    # A value that cannot be meant is told at once, and keeps nobody from serving.
+    skep.ceph('config', 'set', 'client.rgw', 'rgw_dns_name', '127.0.0.1, s3.test, eu.s3.test')
     wait_until(lambda: 'rgw_dns_name: ' in skep.log.read_text() and 'is left out' in skep.log.read_text(), 60, 0.2, 'the warning')
-    wait_until(lambda: get(port, 'bucket.eu.s3.test', '/k')[2] == body, 60, 0.2, 'S3 to be served')
-    assert usage(skep, user)['put_obj'] >= 1
+    typed = skep.ceph('config', 'set', 'client.s3', 'rgw_enable_apis', 'swfit', check='fails')
+    assert "'swfit' is not one of the APIs" in typed.out + typed.err
     # Its own section counts more. Swift alone: S3 is closed, websites are not.
     skep.ceph('config', 'set', 'client.s3', 'rgw_enable_apis', 'swift')
-    wait_until(lambda: get(port, 'x', '/bucket/k')[0] == 405, 60, 0.2, 'S3 to be closed')
-    assert swift_url() and get(port, 'bucket.web.test')[2] == body
+    wait_until(lambda: get(port, 'x', '/bucket/k')[0] == 405, 150, 0.2, 'S3 to be closed')
+    assert get(port, 'x', '/bucket/k', **preflight)[0] == 405
+    assert swift_url() and get(port, 'bucket.web.test')[2] == body and get(port, 'bucket.eu.s3.test', '/k')[0] == 405
+    # What was asked before was written down when it began anew.
+    assert usage(skep, user)['put_obj'] >= 1
     note = skep.ceph('config', 'set', 'osd', 'rgw_dns_name', 'x')
     assert 'does nothing for osd' in note.out + note.err
     assert 'panicked' not in skep.log.read_text()
