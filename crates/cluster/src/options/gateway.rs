@@ -140,10 +140,10 @@ impl Set<'_> {
     }
 
     /// Whether S3 is among them, and whether Swift is. Words that are none come by force, or from another cluster's monitors. A list of
-    /// these alone is no list that is not set, which would open S3.
+    /// these alone serves neither: taken as not set it would open S3.
     fn apis(&mut self) -> Option<(bool, bool)> {
         let text = self.values.get(ENABLE_APIS).copied()?.trim();
-        let wrong = |word| format!("{ENABLE_APIS}: {word:?} is left out: there is no such API");
+        let wrong = |word: &str| format!("{ENABLE_APIS}: {word:?} is left out: there is no such API");
         self.wrong.extend(unknown_apis(text).map(wrong));
         let has = |api: &str| words(text).any(|w| w == api);
         (!text.is_empty()).then(|| (has("s3"), has("swift")))
