@@ -104,21 +104,24 @@ def test_user_and_password_over_tls(etcd, pki, tmp_path):
     password.write_text('secret\n')
     (tmp_path / 'wrong').write_text('guess\n')
     base = ['--etcd', etcd.url, '--etcd-prefix', PREFIX]
-    ca, user = ['--etcd-cacert', pki / 'ca.pem'], ['--etcd-user', 'skep', '--etcd-password-file', password]
+    ca, user = ['--etcd-cacert', pki / 'ca.pem'], ['--etcd-user', 'skep:%s' % password]
 
     def refused(why, *options):
         """At once, in words, and nothing was made."""
         command = [find_binary(), 'up', '--data', a.data, '--bind', a.ip, '--host', 'h1', '--create', *options]
         r = run(['timeout', '30', *a.argv(command)], check='fails')
         assert r.returncode != 124 and why in r.err and not (a.data / 'skep.toml').exists(), (why, r.returncode, r.err)
-    secret = ['--etcd-user', 'skep', '--etcd-password-file']
+
+    def secret(file):
+        return ['--etcd-user', 'skep:%s' % file]
     refused('needs the certificate of its authority', *base, *user)
     refused('nothing', *base, *user, '--etcd-cacert', tmp_path / 'nothing')
     refused('no trusted connection', *base, *user, '--etcd-cacert', pki / 'other.pem')
     refused('ertificate', *base, *user, '--etcd-cacert', password)
     refused('asks for a user and a password', *base, *ca)
-    refused('invalid user ID or password', *base, *ca, *secret, tmp_path / 'wrong')
-    refused('nothing', *base, *ca, *secret, tmp_path / 'nothing')
+    refused('invalid user ID or password', *base, *ca, *secret(tmp_path / 'wrong'))
+    refused('nothing', *base, *ca, *secret(tmp_path / 'nothing'))
+    refused('NAME:FILE', *base, *ca, '--etcd-user', 'skep')
     refused('denies its user the keys', '--etcd', etcd.url, '--etcd-prefix', 'elsewhere', *ca, *user)
     a.up(create=True, options=[*base, *ca, *user])
     conf = tmp_path / 'skep.toml'
@@ -149,9 +152,11 @@ def test_certificates_of_clients(etcd, pki):
     group, etcd = etcd(ask_certificate=True)
     a, b = group
     base = ['--etcd', etcd.url, '--etcd-cacert', pki / 'ca.pem']
-    mine = ['--etcd-cert', pki / 'skep.pem', '--etcd-key', pki / 'skep.key']
-    a.up(create=True, options=[*base, *mine])
-    b.up(join=True, options=[*base, *mine])
+    both = pki / 'both.pem'
+    both.write_text((pki / 'skep.pem').read_text() + (pki / 'skep.key').read_text())
+    a.up(create=True, options=[*base, '--etcd-cert', both])
+    # As it was said before.
+    b.up(join=True, options=[*base, '--etcd-cert', pki / 'skep.pem', '--etcd-key', pki / 'skep.key'])
     works(a, b)
     # A later start needs no words: it remembers where the files are.
     a.stop()

@@ -82,7 +82,7 @@ def test_v2_goes_first_where_nobody_says_otherwise(own):
 def test_v1_can_be_left_out_and_taken_back(own):
     skep = own(msgr1_first=False).start()
     skep.kill()
-    skep.options = ['--no-msgr1']
+    skep.options = ['--msgr1-port', 'none']
     skep.start()
     assert skep.ceph_json('mon', 'dump')['mons'][0]['public_addrs']['addrvec'] == [
         {'type': 'v2', 'addr': '127.0.0.1:%d' % skep.port, 'nonce': 0}]
@@ -91,7 +91,7 @@ def test_v1_can_be_left_out_and_taken_back(own):
         socket.create_connection(('127.0.0.1', skep.msgr1_port), 10)
     # What was said stays so.
     skep.kill()
-    argv = [a for a in skep.argv() if a != '--no-msgr1']
+    argv = [a for a in skep.argv() if a not in skep.options]
     skep.argv = lambda: argv
     skep.start()
     assert not ports_of(skep)[0]
@@ -107,7 +107,7 @@ def test_a_port_that_is_taken_is_named_before_anything_is_written(own):
         s.bind(('127.0.0.1', skep.msgr1_port))
         s.listen()
         r = skep.cli(*skep.argv()[1:], check='fails', timeout=60)
-    assert '127.0.0.1:%d' % skep.msgr1_port in r.err and '--no-msgr1' in r.err and '--msgr1-port' in r.err, r
+    assert '127.0.0.1:%d' % skep.msgr1_port in r.err and '--msgr1-port none' in r.err and '--msgr1-port PORT' in r.err, r
     assert not (skep.data / 'skep.toml').exists()
     skep.start()
 

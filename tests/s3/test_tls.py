@@ -115,7 +115,7 @@ def test_files_that_do_not_fit_are_refused(cluster, pairs, tmp_path):
     assert 'no pair' in serve('--s3-cert', a, '--s3-key', b_key)
     assert 'no key in PEM' in serve('--s3-cert', a, '--s3-key', a)
     assert 'is not there' in serve('--s3-cert', tmp_path / 'none', '--s3-key', a_key)
-    assert '--s3-key' in serve('--s3-cert', a) and '--s3-cert' in serve('--s3-key', a_key)
+    assert 'no key in PEM' in serve('--s3-cert', a) and '--s3-cert' in serve('--s3-key', a_key)
 
 
 @pytest.mark.own
@@ -124,7 +124,10 @@ def test_a_node_serves_it(own, pairs, tmp_path):
     skep = own(options=['--s3', '--s3-listen', '127.0.0.1:%d' % port, '--s3-cert', crt, '--s3-key', key, '--metrics-port', '0']).start()
     wait_until(lambda: 'now.crt is not there' in skep.log.read_text(), 60, 0.1, 'the warning')
     shutil.copy(pairs[0][0], crt)
-    shutil.copy(pairs[0][1], key)
+    loose = tmp_path / 'loose.key'
+    shutil.copy(pairs[0][1], loose)
+    loose.chmod(0o644)
+    loose.rename(key)
     made = admin(skep, 'user', 'create', 'alice')['keys'][0]
     alice = type('Alice', (), {'access': made['access_key'], 'secret': made['secret_key']})
 
@@ -134,4 +137,5 @@ def test_a_node_serves_it(own, pairs, tmp_path):
         except (botocore.exceptions.EndpointConnectionError, botocore.exceptions.ConnectionClosedError):
             return False
     wait_until(serves, 90, 0.2, 'S3 by TLS')
+    assert 'others than its owner may open %s' % key in skep.log.read_text()
     assert skep.stop() == 0

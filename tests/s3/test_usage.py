@@ -97,8 +97,6 @@ def test_without_the_option_nothing_is_written(cluster, gateway):
     own.client(judy).create_bucket(Bucket=unique('room'))
     assert own.stop() == 0
     assert sums(cluster, judy.name) == {}
-    said = run([find_binary(), 's3', 'serve', '-c', cluster.conf, '--s3-usage-keep', '7'], check='fails').err
-    assert '--s3-usage-log' in said
 
 
 def test_trimming_everything(cluster, logging):

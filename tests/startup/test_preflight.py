@@ -36,7 +36,7 @@ def test_what_would_keep_it_from_starting(tmp_path):
         taken.bind(('127.0.0.1', 0))
         taken.listen()
         port = taken.getsockname()[1]
-        said = preflight('--data', tmp_path, '--mon-port', port, '--no-msgr1', check=1)
+        said = preflight('--data', tmp_path, '--mon-port', port, '--msgr1-port', 'none', check=1)
         assert '127.0.0.1:%d is taken' % port in said.out and '1 of these would keep' in said.err, said
         # S3 is served when it can, and all else before.
         found = findings('--data', tmp_path, '--s3', '--s3-listen', '127.0.0.1:%d' % port, *ports())

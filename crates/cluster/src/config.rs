@@ -9,6 +9,8 @@ use types::{AuthName, Utime};
 
 /// Entries of the configuration log that are kept.
 pub const CONFIG_LOG_MAX: usize = 200;
+/// Where options of gateways of objects are set, whoever they are.
+const RGW: &str = "client.rgw";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigDb {
@@ -102,7 +104,7 @@ impl ConfigDb {
     /// All options that hold for `who` on `host` with device class `class`, with the place of each that won.
     pub fn in_force(&self, who: &AuthName, host: &str, class: &str) -> BTreeMap<&str, Setting<'_>> {
         let mut out = BTreeMap::new();
-        for (section, options) in self.matching(who, host, class) {
+        for (section, options) in self.matching(&Self::chain(who), host, class) {
             out.extend(
                 options
                     .iter()
@@ -121,7 +123,7 @@ impl ConfigDb {
 
     /// One of them.
     pub fn value(&self, who: &AuthName, host: &str, class: &str, name: &str) -> Option<&str> {
-        let sections = self.matching(who, host, class);
+        let sections = self.matching(&Self::chain(who), host, class);
         let set = sections
             .into_iter()
             .rev()
@@ -129,10 +131,22 @@ impl ConfigDb {
         set.map(String::as_str)
     }
 
-    /// The sections that concern `who`, the weakest first: more masks win over fewer; among as many, the more special
-    /// section over the more general one.
-    fn matching(&self, who: &AuthName, host: &str, class: &str) -> Vec<(&str, &BTreeMap<String, String>)> {
-        let chain = Self::chain(who);
+    /// What holds for a gateway of objects on `host` that is `who`: of `client.rgw`, too, below what is set for itself.
+    pub fn for_gateway(&self, who: &AuthName, host: &str) -> BTreeMap<&str, &str> {
+        let mut chain = Self::chain(who);
+        if !chain.iter().any(|section| section == RGW) {
+            // Behind `global` and `client`.
+            chain.insert(2, RGW.to_string());
+        }
+        let all = self.matching(&chain, host, "").into_iter();
+        all.flat_map(|(_, options)| options)
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect()
+    }
+
+    /// The sections that are in `chain` and concern this host and class, the weakest first: more masks win over fewer; among as many, the
+    /// more special section over the more general one.
+    fn matching(&self, chain: &[String], host: &str, class: &str) -> Vec<(&str, &BTreeMap<String, String>)> {
         let mut found: Vec<_> = self
             .sections
             .iter()

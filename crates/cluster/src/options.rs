@@ -4,6 +4,7 @@
 //! that is in neither can be set by force only. Values are stored in canonical form: sizes as bytes, booleans as true and false.
 
 pub mod acting;
+pub mod gateway;
 
 use acting::Acting;
 use std::collections::BTreeMap;
@@ -180,6 +181,7 @@ impl ConfigOption {
                 Err(()) => Err(String::new()),
             },
             _ if self.name.starts_with("debug_") => levels(text),
+            _ if self.name == gateway::ENABLE_APIS => gateway::check_apis(text),
             _ if self.is_modes() => match auth::ConMode::list(text) {
                 Some(_) => Ok(text.to_string()),
                 None => Err(format!("'{text}' is no list of crc and secure")),
@@ -382,6 +384,15 @@ mod tests {
             "plain",
             Err("'plain' is no list of crc and secure"),
         );
+        check("rgw_enable_apis", "s3, swift", Ok("s3, swift"));
+        check("rgw_enable_apis", "", Ok(""));
+        check(
+            "rgw_enable_apis",
+            "s3,swfit",
+            Err(
+                "'swfit' is not one of the APIs: s3, s3website, swift, swift_auth, admin, sts, iam, notifications",
+            ),
+        );
         assert!(find("nosuch_option").is_none());
         assert!(find("debug_rbd").is_some());
         assert_eq!(
@@ -423,6 +434,9 @@ mod tests {
             ("mgr/balancer/mode", "mgr.x", false),
             ("osd_max_scrubs", "mon", false),
             ("osd_max_scrubs", "osd/class:ssd", true),
+            ("rgw_dns_name", "client.rgw", true),
+            ("rgw_dns_name", "client.s3/host:a", true),
+            ("rgw_dns_name", "osd", false),
         ] {
             assert_eq!(notice(name, section).is_none(), acts, "{name} for {section}");
         }

@@ -94,7 +94,13 @@ fn bytes_of(file: File, max: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The same of a file with secrets: an error if anybody may read or change it but its owner, who has to be root or who runs this.
+/// Whether anybody may read or change the file but its owner.
+pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
+    Ok(fs::metadata(path)?.permissions().mode() & 0o077 != 0)
+}
+
+/// [`read_bytes`] of a file with secrets: an error if anybody may read or change it but its owner, who has to be root or who runs
+/// this.
 pub fn read_private(path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
     let mut options = OpenOptions::new();
     // A pipe would keep us waiting for whoever writes to it.
@@ -378,6 +384,7 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let read = read_private(&path, 3);
             assert_eq!(read.is_ok(), good, "{mode:o}");
+            assert_eq!(is_open_to_others(&path).unwrap(), !good, "{mode:o}");
             if let Err(e) = read {
                 assert!(e.to_string().contains(&format!("{mode:o}")));
             }

@@ -1,4 +1,4 @@
-//! TLS for those who serve HTTP: a certificate and its key in files, read again when they change.
+//! TLS for those who serve HTTP: a certificate and its key in files, or in one, read again when they change.
 //!
 //! Files that cannot be used any more do not end what serves: the last good pair stays, and the log says why.
 
@@ -31,10 +31,14 @@ pub type TlsWire = TokioIo<TlsStream<TokioIo<Wire>>>;
 pub struct Certificate(watch::Receiver<Arc<ServerConfig>>);
 
 impl Certificate {
-    /// Reads both files, and looks at them from then on as long as clones live. `who` serves with it, as the log calls it.
+    /// Reads both files, which may be one, and looks at them from then on as long as clones live. `who` serves with it, as the log
+    /// calls it.
     pub async fn open(who: &'static str, certificate: PathBuf, key: PathBuf) -> Result<Self, String> {
-        let texts = read(&certificate, &key).await?;
+        let (texts, is_open) = read(&certificate, &key).await?;
         let (put, get) = watch::channel(config(&texts)?);
+        if is_open {
+            warn_of(who, &key);
+        }
         task::spawn_local(follow(who, (certificate, key), texts, put));
         Ok(Self(get))
     }
@@ -58,14 +62,17 @@ async fn follow(
     while !put.is_closed() {
         task::sleep(LOOK_EVERY).await;
         let now = match read(&certificate, &key).await {
-            Ok(texts) if texts == known => Ok(None),
-            Ok(texts) => config(&texts).map(|c| Some((c, texts))),
+            Ok((texts, _)) if texts == known => Ok(None),
+            Ok((texts, is_open)) => config(&texts).map(|c| Some((c, texts, is_open))),
             Err(e) => Err(e),
         };
         match now {
             Ok(None) => said.clear(),
-            Ok(Some((config, texts))) => {
+            Ok(Some((config, texts, is_open))) => {
                 tracing::info!("{who}: the certificate in {} is used now", certificate.display());
+                if is_open {
+                    warn_of(who, &key);
+                }
                 put.send_replace(config);
                 (known, said) = (texts, String::new());
             }
@@ -78,13 +85,28 @@ async fn follow(
     }
 }
 
-/// Aside, for a disk may hang.
-async fn read(certificate: &Path, key: &Path) -> Result<Texts, String> {
+fn warn_of(who: &str, key: &Path) {
+    let key = key.display();
+    tracing::warn!("{who}: others than its owner may open {key}, which has the private key: chmod 600 it");
+}
+
+/// And whether the key is open to others. Aside, for a disk may hang.
+async fn read(certificate: &Path, key: &Path) -> Result<(Texts, bool), String> {
     let (certificate, key) = (certificate.to_path_buf(), key.to_path_buf());
-    let both = move || Ok((one(&certificate)?, one(&key)?));
-    task::aside("certificate", both)
+    task::aside("certificate", move || both(&certificate, &key))
         .await
         .map_err(|e| e.to_string())?
+}
+
+fn both(certificate: &Path, key: &Path) -> Result<(Texts, bool), String> {
+    let text = one(certificate)?;
+    // One file is read once: it may be replaced between two reads.
+    let secret = match certificate == key {
+        true => text.clone(),
+        false => one(key)?,
+    };
+    let is_open = files::is_open_to_others(key).map_err(|e| format!("{}: {e}", key.display()))?;
+    Ok(((text, secret), is_open))
 }
 
 fn one(path: &Path) -> Result<Vec<u8>, String> {
@@ -120,11 +142,16 @@ mod tests {
         };
         let (a, b) = (make(), make());
         assert!(config(&a).is_ok());
+        // Certificate and key in one file, in either order.
+        for both in [[&a.0[..], &a.1[..]].concat(), [&a.1[..], &a.0[..]].concat()] {
+            assert!(config(&(both.clone(), both)).is_ok());
+        }
         // Its newlines were lost.
         let one_line = String::from_utf8(a.1.clone()).unwrap().replace('\n', "");
         for (certificate, key, why) in [
             (&a.0, &b.1[..], "no pair"),
             (&a.0, b"no key", "no key in PEM"),
+            (&a.0, &a.0[..], "no key in PEM"),
             (&a.0, one_line.as_bytes(), "no key in PEM"),
             (&Vec::new(), &a.1[..], "no pair"),
         ] {

@@ -15,6 +15,8 @@ mod datadir;
 mod error;
 mod exporter;
 pub mod formats;
+#[cfg(feature = "s3")]
+pub mod gateway;
 mod influx;
 mod kinds;
 mod mds;
@@ -35,6 +37,7 @@ mod trace_to;
 mod traces;
 pub mod upgrade;
 
+pub use cluster::GatewayOptions;
 pub use datadir::{AuthMode, DataDir, EtcdSettings, FORMAT, KeepFree, OsdSlot, Settings};
 pub use error::Error;
 pub use exporter::start_of_gateway as show_metrics_of_gateway;

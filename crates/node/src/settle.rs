@@ -4,7 +4,7 @@
 
 use crate::datadir::{FORMAT_EMBEDDED, MON, OSD};
 use crate::platform::Platform;
-use crate::{AuthMode, DataDir, Error, EtcdSettings, FORMAT, KeepFree, Settings, TraceTo};
+use crate::{AuthMode, DataDir, Error, EtcdSettings, FORMAT, GatewayOptions, KeepFree, Settings, TraceTo};
 use cluster::bucket_name;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -70,28 +70,18 @@ pub struct ConsoleOptions {
 #[derive(Debug, Clone)]
 pub struct S3Options {
     pub listen: SocketAddr,
-    /// How long data that nobody refers to any more stay, for readers that have begun.
-    pub gc_wait: Duration,
+    /// What counts more than the options of the cluster that have the same meaning.
+    pub said: GatewayOptions,
     /// Keys of a part of a bucket's index before it is split.
     pub split_at: u64,
     /// A day, as lifecycles of buckets count.
     pub day: Duration,
-    /// Names below which buckets are hosts.
-    pub domains: Vec<String>,
-    /// Names below which buckets are websites.
-    pub sites: Vec<String>,
     /// Files with certificate and key. None: plain HTTP.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Days that the usage log is kept; None: there is none.
-    pub usage_keep: Option<u64>,
-    /// Keys of clients are taken without TLS, too.
-    pub plain_keys: bool,
+    /// Days that the usage log is kept, where there is one.
+    pub usage_days: u64,
     /// File with keys of the gateway's own.
     pub master_keys: Option<PathBuf>,
-    /// Swift is served, too.
-    pub swift: bool,
-    /// Where its clients are told that it is.
-    pub swift_url: Option<String>,
     /// Hosts that events may be sent to; empty: all but what is a machine's own.
     pub endpoints: Vec<String>,
     /// How often access logs become objects.
@@ -352,7 +342,7 @@ fn next_msgr1(o: &StartOptions, known: &Settings) -> Result<Option<u16>, Error> 
     }
 }
 
-const OTHER_MSGR1: &str = "--msgr1-port PORT chooses another port, --no-msgr1 leaves it out";
+const OTHER_MSGR1: &str = "--msgr1-port PORT chooses another port, --msgr1-port none leaves it out";
 
 fn free_msgr1_port(bind: IpAddr, port: u16) -> Result<u16, Error> {
     free_port(bind, port).map_err(|e| match e {

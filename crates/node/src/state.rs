@@ -146,6 +146,14 @@ pub(crate) async fn etcd_store(
     Ok(Arc::new(store))
 }
 
+/// Of a file with our private key, which was read a moment ago.
+fn warn_if_open(key: &Path) {
+    if io::files::is_open_to_others(key).unwrap_or_default() {
+        let key = key.display();
+        tracing::warn!("etcd: others than its owner may open {key}, which has our private key: chmod 600 it");
+    }
+}
+
 fn etcd_options(s: &EtcdSettings) -> Result<etcd::Options, Error> {
     let text = |path: &Path| -> Result<String, Error> {
         let fail = |source| Error::Io {
@@ -159,8 +167,15 @@ fn etcd_options(s: &EtcdSettings) -> Result<etcd::Options, Error> {
     let identity = match (&s.cert, &s.key) {
         (Some(cert), Some(key)) => Some((pem(cert)?, pem(key)?)),
         (None, None) => None,
-        _ => return Err(Error::Usage("--etcd-cert and --etcd-key go together".into())),
+        _ => {
+            return Err(Error::Usage(
+                "--etcd-cert FILE has the certificate and its key".into(),
+            ));
+        }
     };
+    if let Some(key) = &s.key {
+        warn_if_open(key);
+    }
     let tls = match (&s.cacert, identity) {
         (Some(authority), identity) => Some(etcd::Tls {
             authority: pem(authority)?,
@@ -184,7 +199,7 @@ fn etcd_options(s: &EtcdSettings) -> Result<etcd::Options, Error> {
         (None, None) => None,
         _ => {
             return Err(Error::Usage(
-                "--etcd-user and --etcd-password-file go together".into(),
+                "--etcd-user NAME:FILE is the user, and the file with the password".into(),
             ));
         }
     };

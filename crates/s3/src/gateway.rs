@@ -243,8 +243,8 @@ pub struct BucketStats {
 pub struct Gateway {
     front: Front<Store>,
     watching: Watching,
-    /// Of buckets, and of websites.
-    hosts: [Hosts; 2],
+    /// Of buckets, and of websites; and whether S3 is served.
+    hosts: ([Hosts; 2], bool),
     usage_keep: Option<u64>,
     log_every: Duration,
     courier: Courier<Store>,
@@ -296,7 +296,10 @@ impl Gateway {
             watching,
             log_every: settings.log_every,
             courier: Courier::new(gatherer, endpoints.sender()),
-            hosts: [&settings.domains, &settings.sites].map(|names| Hosts::new(names)),
+            hosts: (
+                [&settings.domains, &settings.sites].map(|names| Hosts::new(names)),
+                settings.s3,
+            ),
             usage_keep: settings.usage_keep,
             collector: Collector {
                 index,

@@ -181,15 +181,15 @@ pub(crate) mod tests {
     fn attributes() -> impl Strategy<Value = Attributes> {
         let some = || btree_map("[a-z-]{0,9}", ".{0,9}", 0..3);
         let class = select(vec!["", "COLD", "é<"]);
-        (some(), some(), some(), any::<bool>(), class).prop_map(|(headers, meta, tags, public_read, class)| {
-            Attributes {
+        (some(), some(), some(), any::<bool>(), class).prop_map(
+            |(headers, meta, tags, public_read, class)| Attributes {
                 headers,
                 meta,
                 tags,
                 public_read,
                 class: class.to_string(),
-            }
-        })
+            },
+        )
     }
 
     prop_compose! {

@@ -439,7 +439,11 @@ fn prefixes_are_cut_at_the_delimiter() {
                 ..listing(max)
             };
             let mut listed = Listed::default();
-            let ended = gate.objects.list_into(&bucket, &asked, &mut listed).await.unwrap();
+            let ended = gate
+                .objects
+                .list_into(&bucket, &asked, &mut listed)
+                .await
+                .unwrap();
             // It says itself after which one to go on.
             assert_eq!(ended.more.as_deref(), listed.items.last().map(Item::name));
             assert_eq!((ended.items, listed.items.len()), (max, max));

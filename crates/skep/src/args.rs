@@ -2,7 +2,7 @@
 
 pub use crate::options::{ClusterArgs, Format, Where, parse_size};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use node::KeepFree;
+use node::{KeepFree, Msgr1Port};
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -125,11 +125,11 @@ pub struct Up {
     #[arg(long, value_name = "PORT")]
     pub mon_port: Option<u16>,
     /// Port of the monitor for clients of messenger v1, kept for later starts; 0 takes a free one. OSDs and manager take
-    /// free ones [default: 6789]
-    #[arg(long, value_name = "PORT")]
-    pub msgr1_port: Option<u16>,
-    /// Speak messenger v2 alone; kept for later starts. Kernel clients then need ms_mode=prefer-crc or the like
-    #[arg(long, conflicts_with = "msgr1_port")]
+    /// free ones. none: messenger v2 alone is spoken; kernel clients then need ms_mode=prefer-crc or the like [default: 6789]
+    #[arg(long, value_name = "PORT", value_parser = parse_msgr1_port)]
+    pub msgr1_port: Option<Msgr1Port>,
+    /// --msgr1-port none
+    #[arg(long, hide = true)]
     pub no_msgr1: bool,
     /// Announce messenger v1 before v2, so that stock clients come by it; for tests
     #[arg(long, hide = true)]
@@ -148,15 +148,15 @@ pub struct Up {
     #[arg(long, value_name = "SPACE", value_parser = parse_keep_free)]
     pub keep_free: Option<KeepFree>,
     /// Live in what the host can spare beyond --keep-free: when it needs room, data moves to other OSDs and the space
-    /// goes back to it; kept for later starts
-    #[arg(long)]
-    pub spare: bool,
-    /// No longer do that
-    #[arg(long, conflicts_with = "spare")]
+    /// goes back to it; kept for later starts. Without a value: on [default: off]
+    #[arg(long, value_enum, value_name = "SWITCH", num_args = 0..=1, default_missing_value = "on")]
+    pub spare: Option<Switch>,
+    /// --spare off
+    #[arg(long, hide = true)]
     pub no_spare: bool,
     /// Let pools be deleted: sets mon_allow_pool_delete in the cluster's configuration, which is false by default;
     /// `ceph config set mon mon_allow_pool_delete false` takes it back
-    #[arg(long)]
+    #[arg(long, hide = true)]
     pub allow_pool_delete: bool,
     /// Port of /metrics for Prometheus, on the loopback address alone; 0: none. One that is taken is warned of
     #[arg(long, value_name = "PORT", default_value_t = 9283)]
@@ -233,17 +233,17 @@ pub struct EtcdArgs {
     /// Certificate of the authority that signed etcd's, for https://
     #[arg(long, value_name = "FILE", requires = "etcd")]
     pub etcd_cacert: Option<PathBuf>,
-    /// Our certificate, where etcd asks for one
-    #[arg(long, value_name = "FILE", requires = "etcd_key")]
+    /// Our certificate and its key in PEM, where etcd asks for one
+    #[arg(long, value_name = "FILE")]
     pub etcd_cert: Option<PathBuf>,
-    /// The key of our certificate
-    #[arg(long, value_name = "FILE", requires = "etcd_cert")]
+    /// The key, where it is in a file of its own
+    #[arg(long, value_name = "FILE", hide = true, requires = "etcd_cert")]
     pub etcd_key: Option<PathBuf>,
-    /// Our name to etcd
-    #[arg(long, value_name = "NAME", requires = "etcd_password_file")]
+    /// Our name to etcd, and the file with the password: skep:/etc/skep/etcd-password
+    #[arg(long, value_name = "NAME:FILE")]
     pub etcd_user: Option<String>,
-    /// File with the password
-    #[arg(long, value_name = "FILE", requires = "etcd_user")]
+    /// File with the password, where --etcd-user is the name alone
+    #[arg(long, value_name = "FILE", hide = true, requires = "etcd_user")]
     pub etcd_password_file: Option<PathBuf>,
     /// First part of our keys in etcd, one for each cluster
     #[arg(long, value_name = "TEXT", default_value = "skep", requires = "etcd")]
@@ -265,11 +265,11 @@ pub struct ConsoleArgs {
         requires = "console"
     )]
     pub console_listen: std::net::SocketAddr,
-    /// Certificate in PEM, read again when it changes [default: none on loopback, else one that is made at the first start]
-    #[arg(long, value_name = "FILE", requires = "console", requires = "console_key")]
+    /// Certificate, with its chain, and its key in PEM, read again when they change [default: none on loopback, else one that is made at the first start]
+    #[arg(long, value_name = "FILE", requires = "console")]
     pub console_cert: Option<PathBuf>,
-    /// Its key in PEM
-    #[arg(long, value_name = "FILE", requires = "console_cert")]
+    /// The key, where it is in a file of its own
+    #[arg(long, value_name = "FILE", hide = true, requires = "console_cert")]
     pub console_key: Option<PathBuf>,
     /// A name by which browsers may call it, besides those of loopback; can be given several times
     #[arg(long = "console-host", value_name = "NAME", requires = "console")]
@@ -280,19 +280,32 @@ impl EtcdArgs {
     /// What the store shall remember; None if etcd was not named.
     pub fn settings(&self) -> Option<node::EtcdSettings> {
         // A file is looked for again at later starts, from wherever they are.
-        let file = |path: &Option<PathBuf>| {
-            let path = path.as_ref()?;
+        let file = |path: Option<&PathBuf>| {
+            let path = path?;
             Some(io::files::canonical(path).unwrap_or_else(|_| path.clone()))
         };
+        let (user, password_file) = self.login();
+        let key = self.etcd_key.as_ref().or(self.etcd_cert.as_ref());
         (!self.etcd.is_empty()).then(|| node::EtcdSettings {
             endpoints: self.etcd.clone(),
             prefix: self.etcd_prefix.clone(),
-            cacert: file(&self.etcd_cacert),
-            cert: file(&self.etcd_cert),
-            key: file(&self.etcd_key),
-            user: self.etcd_user.clone(),
-            password_file: file(&self.etcd_password_file),
+            cacert: file(self.etcd_cacert.as_ref()),
+            cert: file(self.etcd_cert.as_ref()),
+            key: file(key),
+            user,
+            password_file: file(password_file.as_ref()),
         })
+    }
+
+    /// Who we are to etcd, and the file with the password.
+    fn login(&self) -> (Option<String>, Option<PathBuf>) {
+        let said = self.etcd_user.as_ref();
+        // Where the file is named by its old option the name may have a colon in it.
+        let both = said.filter(|_| self.etcd_password_file.is_none());
+        match both.and_then(|both| both.split_once(':')) {
+            Some((name, file)) => (Some(name.to_string()), Some(PathBuf::from(file))),
+            None => (said.cloned(), self.etcd_password_file.clone()),
+        }
     }
 }
 
@@ -409,6 +422,12 @@ pub enum DiskIo {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Auth {
     Cephx,
     None,
@@ -443,6 +462,23 @@ pub struct Down {
     /// Seconds to wait for the clean stop
     #[arg(long, default_value_t = 60)]
     pub timeout: u64,
+}
+
+/// Files with a certificate and its key, which may be one.
+#[cfg(any(feature = "s3", feature = "console"))]
+pub fn pair(certificate: Option<&PathBuf>, key: Option<&PathBuf>) -> Option<(PathBuf, PathBuf)> {
+    let certificate = certificate?;
+    Some((certificate.clone(), key.unwrap_or(certificate).clone()))
+}
+
+fn parse_msgr1_port(text: &str) -> Result<Msgr1Port, String> {
+    match text {
+        "none" => Ok(Msgr1Port::Off),
+        port => port
+            .parse::<u16>()
+            .map(Msgr1Port::At)
+            .map_err(|_| "a port is a number up to 65535, or none".into()),
+    }
 }
 
 fn parse_memory(text: &str) -> Result<u64, String> {
@@ -501,12 +537,75 @@ mod tests {
             "osd rm 3 --data d",
             "pool near p h1",
             "up --etcd http://a:1 --create --bind 10.0.0.1",
+            "up --spare --osds 1",
+            "up --spare=off --msgr1-port none",
+            "up --no-spare --no-msgr1",
             "mount /mnt",
             "mount files /mnt --data d --osd-size 20G --allow-other",
             "mount a /mnt --conf c --name client.x --keyring k --path /sub --read-only",
         ] {
             let words = std::iter::once("skep").chain(line.split(' '));
             Args::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));
+        }
+    }
+
+    fn up(line: &str) -> Up {
+        let words = std::iter::once("skep").chain(line.split(' '));
+        match Args::try_parse_from(words).unwrap().command {
+            Command::Up(up) => up,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn pairs_are_one_option() {
+        assert_eq!(up("up").spare, None);
+        for (line, spare) in [
+            ("up --spare", Switch::On),
+            ("up --spare --osds 2", Switch::On),
+            ("up --spare on", Switch::On),
+            ("up --spare off", Switch::Off),
+        ] {
+            assert_eq!(up(line).spare, Some(spare), "{line}");
+        }
+        for (text, port) in [
+            ("none", Msgr1Port::Off),
+            ("0", Msgr1Port::At(0)),
+            ("6789", Msgr1Port::At(6789)),
+        ] {
+            assert_eq!(parse_msgr1_port(text), Ok(port));
+        }
+        for text in ["", "off", "-1", "65536"] {
+            assert!(parse_msgr1_port(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_certificate_and_key() {
+        let etcd = |more: &str| {
+            let s = up(&format!("up --etcd http://a:1 {more}"))
+                .etcd
+                .settings()
+                .unwrap();
+            let text = |path: Option<PathBuf>| path.map_or("-".into(), |p| p.display().to_string());
+            let user = s.user.clone().unwrap_or_default();
+            format!(
+                "{} {} {user} {}",
+                text(s.cert),
+                text(s.key),
+                text(s.password_file)
+            )
+        };
+        for (more, want) in [
+            ("--etcd-cacert c", "- -  -"),
+            ("--etcd-cert /no/c", "/no/c /no/c  -"),
+            ("--etcd-cert /no/c --etcd-key /no/k", "/no/c /no/k  -"),
+            ("--etcd-user me:/no/p", "- - me /no/p"),
+            ("--etcd-user me:/no/a:b", "- - me /no/a:b"),
+            ("--etcd-user me:x --etcd-password-file /no/p", "- - me:x /no/p"),
+            ("--etcd-user me", "- - me -"),
+        ] {
+            assert_eq!(etcd(more), want, "{more}");
         }
     }
 

@@ -4,19 +4,18 @@
 //! said there that cannot be said here, and the same errors come. What the command line says wins.
 
 use crate::args::{Args, Command};
+use crate::old;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use node::Error;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The command line, with what its `--config` file adds.
-pub fn parse() -> Result<Args, Error> {
+/// The command line, with what its `--config` file adds; and warnings about options that have another place.
+pub fn parse() -> Result<(Args, Vec<String>), Error> {
     let line: Vec<OsString> = std::env::args_os().collect();
-    with_config(line).map(|parsed| match parsed.map(|m| Args::from_arg_matches(&m)) {
-        Ok(Ok(args)) => args,
-        Ok(Err(e)) | Err(e) => e.exit(),
-    })
+    let read = |m: ArgMatches| Args::from_arg_matches(&m).map(|args| (args, old::warnings(&m)));
+    with_config(line).map(|parsed| parsed.and_then(read).unwrap_or_else(|e| e.exit()))
 }
 
 type Parsed = Result<ArgMatches, clap::Error>;
@@ -71,6 +70,8 @@ fn words(path: &Path, said: &ArgMatches) -> Result<Vec<OsString>, Error> {
                     continue;
                 }
                 toml::Value::Boolean(false) if !takes_value => continue,
+                toml::Value::Boolean(true) if is_switch(option) => "on".to_string(),
+                toml::Value::Boolean(false) if is_switch(option) => "off".to_string(),
                 toml::Value::String(s) => s.clone(),
                 toml::Value::Integer(n) => n.to_string(),
                 other => return Err(bad(format!("{key}: {other} is not a value for it"))),
@@ -81,10 +82,17 @@ fn words(path: &Path, said: &ArgMatches) -> Result<Vec<OsString>, Error> {
     Ok(out)
 }
 
+/// An option that is `on` or `off`: true and false are those.
+fn is_switch(option: &clap::Arg) -> bool {
+    let values = option.get_possible_values();
+    values.iter().any(|v| v.get_name() == "on")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Up;
+    use crate::args::{Switch, Up};
+    use node::Msgr1Port;
 
     fn up(file: &str, line: &str) -> Result<Up, String> {
         let dir = tempfile::tempdir().unwrap();
@@ -112,6 +120,57 @@ mod tests {
         let found = up(file, "skep up --etcd http://c:3 --bind 10.0.0.2").unwrap();
         assert_eq!(found.etcd.etcd, ["http://c:3"]);
         assert_eq!(found.bind, Some("10.0.0.2".parse().unwrap()));
+    }
+
+    #[test]
+    fn switches_are_true_and_false() {
+        for (file, spare) in [
+            ("spare = true", Some(Switch::On)),
+            ("spare = \"on\"", Some(Switch::On)),
+            ("spare = false", Some(Switch::Off)),
+            ("osds = 1", None),
+        ] {
+            assert_eq!(up(file, "skep up").unwrap().spare, spare, "{file}");
+        }
+        let found = up("spare = true\nmsgr1-port = \"none\"", "skep up --spare off").unwrap();
+        assert_eq!(found.spare, Some(Switch::Off));
+        assert_eq!(found.msgr1_port, Some(Msgr1Port::Off));
+        assert!(up("spare = \"perhaps\"", "skep up").is_err());
+    }
+
+    /// Files of before go on for a release.
+    #[test]
+    fn options_that_have_another_place_are_taken() {
+        let file = "no-spare = true\nno-msgr1 = true\ns3 = true\ns3-domain = [\"a.test\", \"b.test\"]\ns3-gc-wait = 7\n";
+        let found = up(file, "skep up").unwrap();
+        assert!(found.no_spare && found.no_msgr1);
+        assert_eq!(found.s3_tuning.said().domains, ["a.test", "b.test"]);
+        assert_eq!(found.s3_tuning.said().gc_wait_s, Some(7));
+    }
+
+    /// `spare = false` beside `no-spare = true` no longer started.
+    #[test]
+    fn former_options_stand_beside_those_that_say_the_same() {
+        for file in [
+            "spare = false\nno-spare = true\nno-msgr1 = true",
+            "spare = false\nno-spare = false\nno-msgr1 = true\nmsgr1-port = \"none\"",
+            "no-spare = true\nmsgr1-port = \"none\"",
+        ] {
+            let options = crate::up::options(&up(file, "skep up").unwrap()).unwrap();
+            assert_eq!(
+                (options.spare, options.msgr1),
+                (Some(false), Some(Msgr1Port::Off)),
+                "{file}"
+            );
+        }
+        for (file, why) in [
+            ("spare = true\nno-spare = true", "--no-spare"),
+            ("msgr1-port = 6789\nno-msgr1 = true", "--no-msgr1"),
+        ] {
+            let refused = crate::up::options(&up(file, "skep up").unwrap());
+            let why_not = refused.map(drop).unwrap_err().to_string();
+            assert!(why_not.contains(why), "{file}: {why_not}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod config;
 mod image;
 mod manual;
 mod mount;
+mod old;
 mod options;
 mod preflight;
 mod qos;
@@ -33,8 +34,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     io::files::set_private_umask();
-    let args = match config::parse() {
-        Ok(args) => args,
+    let (args, warnings) = match config::parse() {
+        Ok(parsed) => parsed,
         Err(e) => {
             eprintln!("skep: {e}");
             return ExitCode::FAILURE;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     };
     let quiet = is_quiet(&args.command);
     init_log(args.verbose, if quiet { "warn" } else { "info" });
+    warnings.iter().for_each(|w| tracing::warn!("{w}"));
     let done = match &args.command {
         args::Command::Up(up) => up::run(up),
         args::Command::Preflight(a) => preflight::run(a),

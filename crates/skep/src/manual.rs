@@ -50,6 +50,7 @@ fn failed(what: &str, source: std::io::Error) -> Error {
 #[cfg(test)]
 mod reference {
     use super::*;
+    use crate::old::OLD;
     use cluster::options::{self, ConfigOption, Fate, OF_CLIENTS, acting::ACTING};
 
     fn cell(text: &str) -> String {
@@ -104,11 +105,17 @@ mod reference {
         let all = args::Args::command();
         let up = all.find_subcommand("up").unwrap();
         let rows: Vec<String> = up.get_arguments().filter_map(row).collect();
+        let old = OLD
+            .iter()
+            .map(|o| format!("| `{}` | `{}` |\n", o.long, o.instead));
+        let old: Vec<String> = old.collect();
         format!(
             "## Of a process\n\n{} options of `skep up`, on its command line (`--osds 4`) or in the file of `--config` (`osds = 4`).\n\n\
-             | option | value | default | what it does |\n|---|---|---|---|\n{}",
+             | option | value | default | what it does |\n|---|---|---|---|\n{}\n\
+             Former options, which this release accepts with a warning:\n\n| option | in its place |\n|---|---|\n{}",
             rows.len(),
-            rows.concat()
+            rows.concat(),
+            old.concat()
         )
     }
 
@@ -140,7 +147,8 @@ mod reference {
              | kept, and do nothing; `config set` says so | {}: all others; and any set for a section from which it is not read |\n\
              | refused, since they belong in files | {}: {} |\n\n\
              Where masks count (`osd/class:ssd`, `osd/host:a`) and single daemons (`osd.3`), the section is followed by \"each\". \
-             All act within seconds, without a restart; those of the messenger on new connections.\n\n\
+             All act within seconds, without a restart; those of the messenger on new connections; those of gateways (`rgw_`) within a minute, at \
+             `skep s3 serve` from its next start on.\n\n\
              | option | type | values | default | read from | what it does |\n|---|---|---|---|---|---|\n",
             options::names().count(),
             ACTING.len(),

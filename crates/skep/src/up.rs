@@ -94,10 +94,7 @@ pub fn options(args: &args::Up) -> Result<StartOptions, Error> {
         devices: args.device.clone(),
         bind: args.bind,
         mon_port: args.mon_port,
-        msgr1: match (args.no_msgr1, args.msgr1_port) {
-            (true, _) => Some(Msgr1Port::Off),
-            (false, port) => port.map(Msgr1Port::At),
-        },
+        msgr1: msgr1(args)?,
         msgr1_first: args.msgr1_first,
         auth: args.auth.map(|a| match a {
             args::Auth::Cephx => AuthMode::Cephx,
@@ -106,11 +103,7 @@ pub fn options(args: &args::Up) -> Result<StartOptions, Error> {
         osd_size: args.osd_size,
         osd_memory: args.osd_memory,
         keep_free: args.keep_free,
-        spare: match (args.spare, args.no_spare) {
-            (true, _) => Some(true),
-            (_, true) => Some(false),
-            _ => None,
-        },
+        spare: spare(args)?,
         disk_io: match args.disk_io {
             args::DiskIo::Auto => io::disk::Mode::Auto,
             args::DiskIo::Direct => io::disk::Mode::Direct,
@@ -134,21 +127,38 @@ pub fn options(args: &args::Up) -> Result<StartOptions, Error> {
     })
 }
 
+/// With the former option beside it, which has to say the same.
+fn msgr1(args: &args::Up) -> Result<Option<Msgr1Port>, Error> {
+    match (args.no_msgr1, args.msgr1_port) {
+        (true, Some(Msgr1Port::At(port))) => Err(Error::Usage(format!(
+            "--no-msgr1 and --msgr1-port {port} exclude each other"
+        ))),
+        (true, _) => Ok(Some(Msgr1Port::Off)),
+        (false, said) => Ok(said),
+    }
+}
+
+/// In the same way. Files of before have `spare = false` beside it, which said nothing then.
+fn spare(args: &args::Up) -> Result<Option<bool>, Error> {
+    match (args.no_spare, args.spare) {
+        (true, Some(args::Switch::On)) => Err(Error::Usage(
+            "--no-spare and --spare on exclude each other".into(),
+        )),
+        (true, _) => Ok(Some(false)),
+        (false, said) => Ok(said.map(|s| s == args::Switch::On)),
+    }
+}
+
 #[cfg(feature = "s3")]
 fn s3(args: &args::Up) -> Option<node::S3Options> {
     args.s3.then(|| node::S3Options {
         listen: args.s3_listen,
-        gc_wait: Duration::from_secs(args.s3_tuning.gc_wait),
+        said: args.s3_tuning.said(),
         split_at: args.s3_tuning.split_at,
         day: Duration::from_secs(args.s3_tuning.lifecycle_day),
-        domains: args.s3_tuning.domains.clone(),
-        sites: args.s3_tuning.sites.clone(),
         tls: args.s3_tuning.tls(),
-        usage_keep: args.s3_tuning.usage_keep(),
-        plain_keys: args.s3_tuning.plain_keys,
+        usage_days: args.s3_tuning.usage_days,
         master_keys: args.s3_tuning.master_keys.clone(),
-        swift: args.s3_tuning.swift,
-        swift_url: args.s3_tuning.swift_url.clone(),
         endpoints: args.s3_tuning.endpoints.clone(),
         log_every: Duration::from_secs(args.s3_tuning.log_every),
         keystone: args.s3_tuning.keystone.clone(),
@@ -165,7 +175,7 @@ fn console(args: &args::Up) -> Option<node::ConsoleOptions> {
     let said = &args.console;
     said.console.then(|| node::ConsoleOptions {
         listen: said.console_listen,
-        certificate: said.console_cert.clone().zip(said.console_key.clone()),
+        certificate: args::pair(said.console_cert.as_ref(), said.console_key.as_ref()),
         hosts: said.console_hosts.clone(),
     })
 }

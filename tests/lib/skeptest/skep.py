@@ -57,7 +57,7 @@ class Skep(Cluster):
         super().__init__(self.data / 'ceph.conf')
 
     def argv(self):
-        msgr1 = [] if '--no-msgr1' in self.options else ['--msgr1-port', self.msgr1_port]
+        msgr1 = [] if '--msgr1-port' in self.options else ['--msgr1-port', self.msgr1_port]
         return [self.program or find_binary(), 'up', '--data', self.data, '--osds', self.osds, '--auth', self.auth,
                 '--mon-port', self.port, *msgr1, *['--msgr1-first'] * self.msgr1_first,
                 *['--allow-pool-delete'] * self.allow_pool_delete, *self.options]

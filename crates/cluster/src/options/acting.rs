@@ -31,6 +31,11 @@ const OSD: Readers = Readers {
     kinds: &["osd"],
     each: true,
 };
+/// Gateways of objects, of `client.rgw` before all (`options::gateway`).
+const GATEWAY: Readers = Readers {
+    kinds: &["client"],
+    each: true,
+};
 const SERVICES: Readers = Readers {
     kinds: &["mgr", "osd"],
     each: true,
@@ -126,6 +131,13 @@ pub const ACTING: &[Acting] = &[
     act("osd_scrub_interval_randomize_ratio", OSD, "part of the smallest interval by which groups are spread"),
     act("osd_scrub_max_interval", OSD, "seconds after which a scrub no longer waits for its hours and days"),
     act("osd_scrub_min_interval", OSD, "seconds between two scrubs of a group, where its pool says nothing else"),
+    act("rgw_crypt_require_ssl", GATEWAY, "gateways take clients' keys (SSE-C) by TLS alone; false: without it, too, behind a proxy that has it"),
+    act("rgw_dns_name", GATEWAY, "names of the gateway below which buckets are hosts, BUCKET.NAME, comma between them; buckets in the path go on"),
+    act("rgw_dns_s3website_name", GATEWAY, "names below which buckets are websites, BUCKET.NAME, comma between them; others than those of `rgw_dns_name`"),
+    act("rgw_enable_apis", GATEWAY, "`s3` and `swift` are served where they are named; the other words change nothing. Swift: below /swift/v1, with TempAuth at /auth/v1.0; buckets called swift, auth or info are not reached by path then. Where it is not set: S3 alone"),
+    act("rgw_enable_usage_log", GATEWAY, "what is asked is written down, by users, buckets, hours and operations (`skep s3 usage`), for the days of --s3-usage-keep"),
+    act("rgw_gc_obj_min_wait", GATEWAY, "seconds that replaced and deleted data stay, for readers that have begun; 1 to 604800. Where it is not set: 900"),
+    act("rgw_swift_url", GATEWAY, "what clients of Swift are told in place of where they came in: https://HOST of a proxy in front"),
     act("target_max_misplaced_ratio", MGR, "part of all bytes that may be on the move for balancing; 0: nothing is moved, and pools with data keep their groups"),
 ];
 

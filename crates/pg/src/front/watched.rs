@@ -159,7 +159,7 @@ mod tests {
     fn with_rows(of: &[&ObjectId]) -> MemoryStore {
         let mut store = MemoryStore::default();
         let mut ops = vec![Op::CreateCollection];
-        for oid in of.iter().copied() {
+        for &oid in of {
             ops.push(Op::Touch { oid: oid.clone() });
             ops.push(Op::OmapSet {
                 oid: oid.clone(),

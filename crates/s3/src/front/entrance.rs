@@ -37,6 +37,8 @@ pub struct Entrance<P> {
     hosts: Hosts,
     /// Those of websites.
     sites: Hosts,
+    /// Otherwise websites and Swift alone are answered.
+    s3: bool,
 }
 
 impl<P: Clone> Clone for Entrance<P> {
@@ -46,6 +48,7 @@ impl<P: Clone> Clone for Entrance<P> {
             front: self.front.clone(),
             hosts: self.hosts.clone(),
             sites: self.sites.clone(),
+            s3: self.s3,
         }
     }
 }
@@ -106,12 +109,14 @@ fn refused(e: S3Error) -> Result<HttpResponse, HttpError> {
 }
 
 impl<P: Pool> Entrance<P> {
-    pub fn new(front: Front<P>, hosts: Hosts, sites: Hosts) -> Self {
+    /// The names of buckets, and of websites.
+    pub fn new(front: Front<P>, [hosts, sites]: [Hosts; 2], s3: bool) -> Self {
         Self {
             service: service::built(front.clone(), hosts.clone()),
             front,
             hosts,
             sites,
+            s3,
         }
     }
 
@@ -218,10 +223,10 @@ impl<P: Pool> Entrance<P> {
         }))
     }
 
-    /// The answer of a website, of Swift, of a form, or of the library.
+    /// The answer of a website, of Swift, or of S3.
     async fn ask(
         &self,
-        mut request: Request,
+        request: Request,
         peer: Peer,
         (noted, came): (&Noted, &Arc<AtomicU64>),
     ) -> Result<HttpResponse, HttpError> {
@@ -235,6 +240,20 @@ impl<P: Pool> Entrance<P> {
             let of = (parts, s3s::Body::http_body(body));
             return Ok(self.front.swift_answer(target, of, noted, peer).await);
         }
+        self.ask_s3(request, (noted, came)).await
+    }
+
+    /// Whether it is S3's, and that is closed.
+    fn is_closed<B>(&self, request: &hyper::Request<B>) -> bool {
+        !self.s3 && self.site(request).is_none() && self.swift(request).is_none()
+    }
+
+    /// The answer of a form, or of the library.
+    async fn ask_s3(
+        &self,
+        mut request: Request,
+        (noted, came): (&Noted, &Arc<AtomicU64>),
+    ) -> Result<HttpResponse, HttpError> {
         let of = service_of(&request).filter(|_| self.bucket_of_host(&request).is_none());
         if let Some(of) = of {
             let (parts, body) = request.into_parts();
@@ -272,6 +291,9 @@ impl<P: Pool> Entrance<P> {
         peer: Peer,
         (noted, came): (&Noted, &Arc<AtomicU64>),
     ) -> Result<HttpResponse, HttpError> {
+        if self.is_closed(&request) {
+            return refused(S3ErrorCode::MethodNotAllowed.into());
+        }
         if request.method() == Method::OPTIONS {
             let preflight = self.front.preflight(self.bucket(&request), request.headers());
             return preflight.await.or_else(refused);

@@ -64,7 +64,9 @@ pub struct Settings {
     pub plain_keys: bool,
     /// Keys of the gateway's own.
     pub masters: Masters,
-    /// Swift, too; None: S3 alone.
+    /// Whether S3 is served at all.
+    pub s3: bool,
+    /// Swift, too; None: it is not.
     pub swift: Option<Swift>,
     /// Hosts that events may be sent to; empty: all but what is a machine's own.
     pub endpoints: Vec<String>,
@@ -85,6 +87,7 @@ impl Default for Settings {
             usage_keep: None,
             plain_keys: false,
             masters: Masters::default(),
+            s3: true,
             swift: None,
             endpoints: Vec::new(),
             log_every: Duration::from_secs(300),
@@ -96,10 +99,13 @@ impl Default for Settings {
 /// Where clients come in: with TLS, if there is a certificate.
 pub type Door = (Acceptor, Option<Certificate>);
 
+/// Names of buckets and of websites; and whether S3 is served.
+type Served = ([Hosts; 2], bool);
+
 /// Serves until `stop` turns true.
 pub async fn serve<P: Pool>(
     (acceptor, certificate): Door,
-    (front, [hosts, sites], (usage_keep, log_every)): (Front<P>, [Hosts; 2], (Option<u64>, Duration)),
+    (front, (hosts, s3), (usage_keep, log_every)): (Front<P>, Served, (Option<u64>, Duration)),
     (collector, courier): (Collector<P>, Courier<P>),
     mut stop: watch::Receiver<bool>,
 ) {
@@ -125,7 +131,7 @@ pub async fn serve<P: Pool>(
     let collector = Arc::new(collector);
     let collecting = task::spawn_local(collect(collector.clone()));
     let expiring = task::spawn_local(end_terms(collector));
-    let entrance = Entrance::new(front, hosts, sites);
+    let entrance = Entrance::new(front, hosts, s3);
     let stopped = stop.clone();
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {

@@ -113,7 +113,11 @@ mod tests {
         for byte in 0..=127_u8 {
             let c = char::from(byte);
             let plain = c.is_ascii_alphanumeric() || "-_.~/".contains(c);
-            let want = if plain { c.to_string() } else { format!("%{byte:02X}") };
+            let want = if plain {
+                c.to_string()
+            } else {
+                format!("%{byte:02X}")
+            };
             assert_eq!(url.write(&format!("{c}x{c}{c}")), format!("{want}x{want}{want}"));
         }
         assert!(page_size(Some(-1), 9).is_err());

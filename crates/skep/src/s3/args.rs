@@ -23,7 +23,7 @@ impl S3 {
 #[derive(Debug, Subcommand)]
 pub enum S3Command {
     /// Serve S3 in front of a cluster, ours or Ceph's, until it is told to stop
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Make, show and remove users
     User(User),
     /// Make, change and remove subusers, who speak Swift
@@ -44,7 +44,7 @@ pub enum S3Command {
     Ratelimit(Ratelimit),
     /// Storage classes, and the pools that their data are in
     Placement(Placement),
-    /// What was asked, by users, buckets, hours and operations: of gateways with --s3-usage-log
+    /// What was asked, by users, buckets, hours and operations: where rgw_enable_usage_log is on
     Usage(Usage),
     /// Look whether what is written fits together; changes nothing, and gateways may go on. Fails where something does not
     Check(Check),
@@ -111,35 +111,41 @@ pub struct Serve {
 
 #[derive(Debug, Clone, ClapArgs)]
 pub struct Tuning {
-    /// A name of the gateway below which buckets are hosts, BUCKET.NAME; can be given several times. Buckets in the path go on
-    #[arg(long = "s3-domain", value_name = "NAME", value_parser = ::s3::domain)]
+    /// rgw_dns_name
+    #[arg(long = "s3-domain", value_name = "NAME", hide = true, value_parser = ::s3::domain)]
     pub domains: Vec<String>,
-    /// A name below which buckets are websites, BUCKET.NAME; can be given several times, and is none of --s3-domain
-    #[arg(long = "s3-website-domain", value_name = "NAME", value_parser = ::s3::domain)]
+    /// rgw_dns_s3website_name
+    #[arg(long = "s3-website-domain", value_name = "NAME", hide = true, value_parser = ::s3::domain)]
     pub sites: Vec<String>,
-    /// Certificate in PEM, with its chain; read again when it changes. With it S3 is served by TLS alone
-    #[arg(long = "s3-cert", value_name = "FILE", requires = "key_file")]
+    /// Certificate, with its chain, and its key in PEM; read again when they change. With it S3 is served by TLS alone
+    #[arg(long = "s3-cert", value_name = "FILE")]
     pub cert: Option<PathBuf>,
-    /// Its key in PEM
-    #[arg(id = "key_file", long = "s3-key", value_name = "FILE", requires = "cert")]
+    /// The key, where it is in a file of its own
+    #[arg(
+        id = "s3_key_file",
+        long = "s3-key",
+        value_name = "FILE",
+        hide = true,
+        requires = "cert"
+    )]
     pub key: Option<PathBuf>,
-    /// Write down how much is asked, by users, buckets, hours and operations (`skep s3 usage`)
-    #[arg(long = "s3-usage-log")]
+    /// rgw_enable_usage_log
+    #[arg(long = "s3-usage-log", hide = true)]
     pub usage_log: bool,
-    /// Days after which what was written down goes, 1 to 36500
-    #[arg(long = "s3-usage-keep", value_name = "DAYS", default_value_t = 400, requires = "usage_log", value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    /// Days after which what the usage log has (rgw_enable_usage_log) goes, 1 to 36500
+    #[arg(long = "s3-usage-keep", value_name = "DAYS", default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=36_500))]
     pub usage_days: u64,
     /// File with keys of the gateway's own (SSE-S3): lines with a name and 32 bytes in base64. The first encrypts, all decrypt
     #[arg(long = "s3-master-key", value_name = "FILE")]
     pub master_keys: Option<PathBuf>,
-    /// Take clients' keys (SSE-C) without TLS, too: behind a proxy that has it
-    #[arg(long = "s3-customer-keys-without-tls")]
+    /// rgw_crypt_require_ssl
+    #[arg(long = "s3-customer-keys-without-tls", hide = true)]
     pub plain_keys: bool,
-    /// Serve Swift, too: below /swift/v1, with TempAuth at /auth/v1.0. Buckets called swift, auth or info are not reached by path then
-    #[arg(long = "s3-swift")]
+    /// rgw_enable_apis
+    #[arg(long = "s3-swift", hide = true)]
     pub swift: bool,
-    /// What clients of Swift are told in place of where they came in: https://HOST of a proxy in front
-    #[arg(long = "s3-swift-url", value_name = "URL", requires = "swift", value_parser = parse_url)]
+    /// rgw_swift_url
+    #[arg(long = "s3-swift-url", value_name = "URL", hide = true, value_parser = node::gateway::url)]
     pub swift_url: Option<String>,
     /// File that says which Keystone is asked about tokens of Swift and keys of EC2 that are not ours, and as whom: lines NAME = VALUE, for its owner's eyes alone
     #[arg(long = "s3-keystone", value_name = "FILE")]
@@ -150,9 +156,9 @@ pub struct Tuning {
     /// Seconds after which the access logs of buckets are put as objects
     #[arg(long = "s3-access-log-every", value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub log_every: u64,
-    /// Seconds that replaced and deleted data stay, for readers that have begun; 1 to 604800
-    #[arg(long = "s3-gc-wait", value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=604_800))]
-    pub gc_wait: u64,
+    /// rgw_gc_obj_min_wait
+    #[arg(long = "s3-gc-wait", value_name = "SECONDS", hide = true, value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    pub gc_wait: Option<u64>,
     /// Keys of a part of a bucket's index before it is split; for tests
     #[arg(long = "s3-split-at", value_name = "N", default_value_t = 10_000, hide = true, value_parser = clap::value_parser!(u64).range(16..))]
     pub split_at: u64,
@@ -164,11 +170,21 @@ pub struct Tuning {
 impl Tuning {
     /// Files with certificate and key, if S3 is served by TLS.
     pub fn tls(&self) -> Option<(PathBuf, PathBuf)> {
-        self.cert.clone().zip(self.key.clone())
+        crate::args::pair(self.cert.as_ref(), self.key.as_ref())
     }
 
-    pub fn usage_keep(&self) -> Option<u64> {
-        self.usage_log.then_some(self.usage_days)
+    /// What counts more than the options of the cluster that have the same meaning.
+    pub fn said(&self) -> node::GatewayOptions {
+        node::GatewayOptions {
+            domains: self.domains.clone(),
+            sites: self.sites.clone(),
+            usage_log: self.usage_log.then_some(true),
+            gc_wait_s: self.gc_wait,
+            s3: None,
+            swift: self.swift.then_some(true),
+            swift_url: self.swift_url.clone(),
+            require_ssl: self.plain_keys.then_some(false),
+        }
     }
 
     pub fn scheme(&self) -> &'static str {
@@ -643,17 +659,6 @@ pub struct RateOf {
     pub bucket: Option<String>,
     #[command(flatten)]
     pub how: How,
-}
-
-fn parse_url(text: &str) -> Result<String, String> {
-    let rest = text
-        .strip_prefix("http://")
-        .or_else(|| text.strip_prefix("https://"));
-    let good = |c: char| c.is_ascii_graphic();
-    match rest.is_some_and(|r| !r.is_empty() && r.chars().all(good)) {
-        true => Ok(text.to_string()),
-        false => Err("a URL of http or https".into()),
-    }
 }
 
 fn parse_rate(text: &str) -> Result<u64, String> {

@@ -10,9 +10,8 @@ mod show;
 mod subuser;
 mod usage;
 
-use ::s3::{
-    Admin, Certificate, Error as S3Error, Gateway, Key, KeystoneSettings, Masters, Settings, Swift, User,
-};
+use ::client::Client;
+use ::s3::{Admin, Certificate, Error as S3Error, Gateway, Key, KeystoneSettings, Masters, Settings, User};
 use args::{KeyCommand, S3Command, Serve, UserCommand};
 use connect::{connect, failed};
 use io::socket::Listener;
@@ -20,6 +19,7 @@ use node::Error;
 use serde_json::{Value, json};
 use show::show;
 use std::time::Duration;
+use types::AuthName;
 
 pub fn run(args: &args::S3) -> Result<(), Error> {
     let done = match &args.command {
@@ -52,29 +52,14 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
         None => None,
         Some((certificate, key)) => {
             let opened = Certificate::open("s3", certificate, key).await;
-            Some(opened.map_err(|e| failed(format!("--s3-cert and --s3-key: {e}")))?)
+            Some(opened.map_err(|e| failed(format!("--s3-cert: {e}")))?)
         }
     };
-    let (masters, keystone) = files(&args.tuning).await?;
+    let files = files(&args.tuning).await?;
     let listener = Listener::bind(args.listen).map_err(refused)?;
     let listen = listener.local_addr().map_err(refused)?;
     let client = connect(&args.cluster).await?;
-    let settings = Settings {
-        gc_wait: Duration::from_secs(args.tuning.gc_wait),
-        split_at: args.tuning.split_at,
-        day: Duration::from_secs(args.tuning.lifecycle_day),
-        domains: args.tuning.domains.clone(),
-        sites: args.tuning.sites.clone(),
-        usage_keep: args.tuning.usage_keep(),
-        plain_keys: args.tuning.plain_keys,
-        masters,
-        swift: args.tuning.swift.then(|| Swift {
-            url: args.tuning.swift_url.clone(),
-        }),
-        endpoints: args.tuning.endpoints.clone(),
-        log_every: Duration::from_secs(args.tuning.log_every),
-        keystone,
-    };
+    let settings = settings(args, files, &client).await?;
     let registry = metrics::Registry::default();
     let gateway = Gateway::open(&client, &settings, &registry)
         .await
@@ -99,8 +84,33 @@ async fn serve_alone(args: &Serve) -> Result<(), Error> {
     Ok(())
 }
 
+/// How it behaves: as the options of the cluster say, and the command line, which counts more.
+async fn settings(args: &Serve, (masters, keystone): Files, client: &Client) -> Result<Settings, Error> {
+    let tuning = &args.tuning;
+    let mut settings = Settings {
+        split_at: tuning.split_at,
+        day: Duration::from_secs(tuning.lifecycle_day),
+        masters,
+        endpoints: tuning.endpoints.clone(),
+        log_every: Duration::from_secs(tuning.log_every),
+        keystone,
+        ..Settings::default()
+    };
+    let name = &args.cluster.name;
+    let who: Result<AuthName, ()> = name.parse();
+    let who = who.map_err(|()| failed(format!("{name} is no entity")))?;
+    let (set, mut wrong) = node::gateway::asked(client, &who).await.map_err(failed)?;
+    let (options, more) = node::gateway::meant(set, &tuning.said());
+    node::gateway::apply(options, tuning.usage_days, &mut settings);
+    wrong.extend(more);
+    wrong.iter().for_each(|w| tracing::warn!("{w}"));
+    Ok(settings)
+}
+
+type Files = (Masters, Option<KeystoneSettings>);
+
 /// Keys of the gateway's own, and which Keystone is asked.
-async fn files(tuning: &args::Tuning) -> Result<(Masters, Option<KeystoneSettings>), Error> {
+async fn files(tuning: &args::Tuning) -> Result<Files, Error> {
     let masters = match &tuning.master_keys {
         None => Masters::default(),
         Some(file) => {
