@@ -1,13 +1,18 @@
-"""Upgrade and way back with two programs: this one and the release before's (skeptest.before), machine by machine under a load that is verified."""
+"""Upgrade and way back with two programs: this one and the release before's (skeptest.before), machine by machine under loads that are verified: images, a
+file system on a mount that stays, and, on a single machine, S3."""
 import hashlib
 import json
+import os
 
 import pytest
 
 from skeptest import before
+from skeptest.filewriter import writing
 from skeptest.load import Load
+from skeptest.mounts import make_volume
 from skeptest.run import end_group, run, wait_until
-from skeptest.skep import find_binary
+from skeptest.s3 import Server, User
+from skeptest.skep import find_binary, free_port
 from skeptest.writer import check_notes, start_writer
 
 pytestmark = pytest.mark.own
@@ -15,6 +20,9 @@ pytestmark = pytest.mark.own
 STILL_MIB = 24
 # Of load, for each machine: what its stop and start take, and some.
 SPAN_S = 20
+# What lies in pools, whose servers look by themselves: the check says that it did not.
+FILES, BUCKETS = 'file system', 'settings of an S3 bucket'
+OBJECT_SIZES = [100, 300000, 5 << 20]
 
 
 def check(host):
@@ -23,9 +31,19 @@ def check(host):
     return json.loads(said.out)
 
 
-def is_whole(skep, pool, osds):
+def leads_back(found, *in_pools):
+    """A check's findings: all that was looked at goes on and leads back, and this and nothing else was not looked at."""
+    seen = [f for f in found if f['verdict'] != 'not-seen']
+    assert seen and all(f['verdict'] == 'good' and f['way_back'] for f in seen), found
+    assert sorted(f['name'] for f in found if f not in seen) == sorted(in_pools), found
+    # Settings of buckets have newer forms, for who asks for them; file systems have none.
+    assert all(f['way_back'] for f in found if f['name'] == FILES), found
+
+
+def is_whole(skep, osds):
+    """Of all pools: those of file systems wait for a copy, too, before the next machine may go."""
     up = skep.ceph_json('osd', 'stat')
-    return up['num_up_osds'] == osds and up['num_in_osds'] == osds and skep.whole(pool)
+    return up['num_up_osds'] == osds and up['num_in_osds'] == osds and skep.whole()
 
 
 def scrubbed(skep, pool):
@@ -62,8 +80,41 @@ def same(skep, pool, tmp_path, wanted):
         assert digest(skep, pool + spec, tmp_path) == wanted, spec
 
 
-def roll(group, pool, program, tmp_path, note):
-    """One machine after the other gets another program, each under a load of its own, the next when all is whole again. Gives the loads."""
+class Objects:
+    """S3 of a node: what was put while one program served is got from the next."""
+
+    def __init__(self, skep, port):
+        self.skep, self.server, self.there = skep, Server(port), {}
+        self.user = User(skep, 'upgraded')
+        self.s3().create_bucket(Bucket='bucket')
+
+    def s3(self):
+        """Connections of before are dead with their server: a client of its own each time."""
+        wait_until(lambda: self.skep.roles().get('s3.a', {}).get('state') == 'serving', 60, 0.1, 'S3 to be served')
+        return self.server.client(self.user)
+
+    def change(self):
+        """Some are new, some take the place of what an earlier program put, and one of its objects is deleted."""
+        s3, last = self.s3(), sorted(key for key in self.there if key.startswith('new-'))
+        for size in OBJECT_SIZES:
+            for key in ['new-%d-%d' % (size, len(self.there)), 'again-%d' % size]:
+                data = os.urandom(size)
+                s3.put_object(Bucket='bucket', Key=key, Body=data)
+                self.there[key] = hashlib.sha256(data).hexdigest()
+        for key in last[:1]:
+            s3.delete_object(Bucket='bucket', Key=key)
+            del self.there[key]
+
+    def check(self):
+        s3 = self.s3()
+        assert [o['Key'] for o in s3.list_objects_v2(Bucket='bucket')['Contents']] == sorted(self.there)
+        for key, wanted in self.there.items():
+            assert hashlib.sha256(s3.get_object(Bucket='bucket', Key=key)['Body'].read()).hexdigest() == wanted, key
+
+
+def roll(group, pool, files, program, tmp_path, note):
+    """One machine after the other gets another program, each under a load of its own, the next when all is whole again and the file system is looked at.
+    Gives the loads."""
     client, loads = group[0], []
     for host in group:
         with Load(client, pool, tmp_path, seconds=SPAN_S, note=lambda name, value, host=host: note('%s, %s' % (host.name, name), value)) as load:
@@ -71,8 +122,9 @@ def roll(group, pool, program, tmp_path, note):
             host.program = program
             host.start()
             assert load.proc.poll() is None, 'the load was over before %s served again' % host.name
-        wait_until(lambda: is_whole(client, pool, len(group.list)), 120, 0.5,
+        wait_until(lambda: is_whole(client, len(group.list)), 120, 0.5,
                    lambda: 'a whole cluster after %s: %s' % (host.name, client.ceph('-s', check=None).out))
+        files.check()
         loads.append(load)
     return loads
 
@@ -102,6 +154,8 @@ def test_the_check_reads_etcd_and_leaves_it(hosts):
 
 @pytest.mark.long
 def test_rolling_upgrade_and_the_way_back_under_load(hosts, tmp_path, record_property):
+    """The rank of the file system goes from machine to machine as they stop, and so from one program to the other, both ways: its mount is one and the same
+    from the first to the last."""
     old = before.program()
     group = hosts(3)
     for host in group:
@@ -113,29 +167,37 @@ def test_rolling_upgrade_and_the_way_back_under_load(hosts, tmp_path, record_pro
     client = group[0]
     pool = client.make_copies(3, 'rbd')
     wanted = still_image(client, pool, tmp_path)
+    make_volume(client, 'fs')
+    wait_until(lambda: is_whole(client, len(group.list)), 120, 0.5, 'all copies')
     # Asked of this program, while the old one serves.
     for host in group:
         found = check(host)
-        assert all(f['verdict'] == 'good' and f['way_back'] and not f['converts'] for f in found), found
+        leads_back(found, FILES)
+        assert not any(f['converts'] for f in found), found
     loads = []
-    for program, what in ((None, 'upgrade'), (old, 'way back'), (None, 'upgrade again')):
-        loads += roll(group, pool, program, tmp_path, lambda name, value, what=what: record_property('%s: %s' % (what, name), value))
-        for written in loads:
-            written.verify()
-        same(client, pool, tmp_path, wanted)
-        scrubbed(client, pool)
-        running = {host.name: host.program for host in group}
-        assert set(running.values()) == {program}, running
+    with writing(client, 'fs', tmp_path) as files:
+        for program, what in ((None, 'upgrade'), (old, 'way back'), (None, 'upgrade again')):
+            loads += roll(group, pool, files, program, tmp_path, lambda name, value, what=what: record_property('%s: %s' % (what, name), value))
+            for written in loads:
+                written.verify()
+            same(client, pool, tmp_path, wanted)
+            scrubbed(client, pool)
+            running = {host.name: host.program for host in group}
+            assert set(running.values()) == {program}, running
+        record_property('longest step of the mount', '%.2f s' % files.longest_s)
 
 
 @pytest.mark.long
 def test_a_single_machine_killed_between_both(own, tmp_path):
-    old = before.program()
-    skep = own()
+    old, port = before.program(), free_port()
+    skep = own(options=['--s3', '--s3-listen', '127.0.0.1:%d' % port])
     skep.program = old
     skep.start()
     pool = skep.make_copies(3, 'rbd')
     wanted = still_image(skep, pool, tmp_path)
+    make_volume(skep, 'fs')
+    objects = Objects(skep, port)
+    wait_until(lambda: is_whole(skep, 3), 120, 0.5, 'all copies')
     writer, notes = start_writer(skep, pool, tmp_path)
 
     def goes_on():
@@ -143,19 +205,24 @@ def test_a_single_machine_killed_between_both(own, tmp_path):
         wait_until(lambda: len(notes.read_text().splitlines()) > so_far + 100, 120, what='the writer to go on')
         assert writer.poll() is None, (tmp_path / 'errors').read_text()
     try:
-        for program in (None, old, None, None, old):
+        with writing(skep, 'fs', tmp_path) as files:
+            for program in (None, old, None, None, old):
+                objects.change()
+                goes_on()
+                files.goes_on()
+                skep.kill()
+                # What a kill leaves, too, is read by the one that comes next.
+                found = json.loads(run([find_binary(), 'upgrade', 'check', '--data', skep.data, '-f', 'json']).out)
+                leads_back(found, FILES, BUCKETS)
+                skep.program = program
+                skep.start()
+                files.check()
+                objects.check()
             goes_on()
-            skep.kill()
-            # What a kill leaves, too, is read by the one that comes next.
-            found = json.loads(run([find_binary(), 'upgrade', 'check', '--data', skep.data, '-f', 'json']).out)
-            assert all(f['verdict'] == 'good' and f['way_back'] for f in found), found
-            skep.program = program
-            skep.start()
-        goes_on()
     finally:
         end_group(writer)
         writer.wait(60)
-    wait_until(lambda: is_whole(skep, pool, 3), 120, 0.5, 'all copies')
+    wait_until(lambda: is_whole(skep, 3), 120, 0.5, 'all copies')
     check_notes(skep, pool, notes)
     same(skep, pool, tmp_path, wanted)
     scrubbed(skep, pool)

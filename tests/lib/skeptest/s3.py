@@ -22,8 +22,8 @@ READY_S = 90
 
 
 def admin(cluster, *words):
-    """A command of `skep s3`, its JSON parsed."""
-    r = run([find_binary(), 's3', *words, '-c', cluster.conf, '-f', 'json'])
+    """A command of `skep s3`, its JSON parsed: of the program that serves, where that is another release's."""
+    r = run([getattr(cluster, 'program', None) or find_binary(), 's3', *words, '-c', cluster.conf, '-f', 'json'])
     return json.loads(r.out)
 
 
