@@ -319,7 +319,7 @@ fn capabilities_are_of_the_user_who_was_there() {
         assert!(read.reads_roles() && !read.writes_roles());
         let all = accounts.change_caps("alice", "roles=*", true).await.unwrap();
         assert_eq!(
-            (all.text(), accounts.caps("alice").await.unwrap()),
+            (all.text().as_str(), accounts.caps("alice").await.unwrap()),
             ("roles=*", all)
         );
         let less = accounts.change_caps("alice", "roles=write", false).await.unwrap();
