@@ -21,6 +21,7 @@ mod external;
 mod form;
 mod hosts;
 mod iam_ops;
+mod iam_users;
 mod kinds;
 mod lifecycle_ops;
 mod listing;

@@ -2,7 +2,7 @@
 
 use super::form::Form;
 use super::post_policy::PostPolicy;
-use super::{encryption_ops, iam_ops, logging_ops, notification_ops, raw, sts_ops, topic_ops};
+use super::{encryption_ops, iam_ops, iam_users, logging_ops, notification_ops, raw, sts_ops, topic_ops};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -91,7 +91,7 @@ pub fn notifications(input: &[u8]) -> bool {
 
 /// A form for SNS, STS or IAM.
 pub fn topics(input: &[u8]) -> bool {
-    topic_ops::takes(input) || sts_ops::takes(input) || iam_ops::takes(input)
+    topic_ops::takes(input) || sts_ops::takes(input) || iam_ops::takes(input) || iam_users::takes(input)
 }
 
 /// What Swift's clients send.

@@ -213,7 +213,7 @@ fn name_of(kind: &[u8], text: &str) -> Name {
 }
 
 /// Ids of projects as Keystone makes them: so none is the name of a user who was made here for people.
-fn is_project(id: &str) -> bool {
+pub fn is_project(id: &str) -> bool {
     id.len() == 32
         && id
             .bytes()
