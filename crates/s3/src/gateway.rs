@@ -259,6 +259,7 @@ impl Gateway {
         let (meta, watching) = meta(client, &clock).await?;
         let data = Remembered::plain(pool(client, DATA_POOL).await?);
         let index = Index::new(meta.clone(), clock.clone(), settings.split_at);
+        index.told().counted(&meters);
         let classes = classes(client, &meta, data, &clock);
         let data = DataStore::new(classes, index.clone(), clock.clone())
             .counted(&meters.rgw)

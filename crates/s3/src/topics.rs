@@ -328,8 +328,8 @@ impl<P: Pool> Topics<P> {
         }
     }
 
-    /// Adds events, by the names of their rows, as far as there is room for them.
-    pub async fn add(&self, id: &str, events: &BTreeMap<Bytes, Bytes>) -> Result<()> {
+    /// Adds events, by the names of their rows, as far as there is room for them; how many were dropped.
+    pub async fn add(&self, id: &str, events: &BTreeMap<Bytes, Bytes>) -> Result<u64> {
         for _ in 0..TRIES_MAX {
             let mut look = Look::keys([&queue_row()]);
             look.keys.extend(events.keys().cloned());
@@ -341,7 +341,7 @@ impl<P: Pool> Topics<P> {
                 .filter(|(row, _)| !seen.contains_key(*row))
                 .collect();
             if new.is_empty() {
-                return Ok(());
+                return Ok(0);
             }
             let mut queue = was;
             let mut change = Change::default().expecting(&queue_row(), old);
@@ -366,7 +366,7 @@ impl<P: Pool> Topics<P> {
                             queue.full
                         );
                     }
-                    return Ok(());
+                    return Ok(queue.full - was.full);
                 }
             }
         }

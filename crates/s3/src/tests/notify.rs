@@ -3,6 +3,7 @@
 use super::*;
 use crate::courier::{Courier, Cursor, KEPT_FOR, Left, Outcome};
 use crate::endpoints::{Sender, Sending};
+use crate::meters::Meters;
 use crate::notify::{Asker, How, Notice, Notification};
 use crate::objects::Etags;
 use crate::topics::{Done as Settled, LEASE, ROWS_MAX, TOPICS, Taken, Topic, Topics};
@@ -549,5 +550,46 @@ fn changes_wait_where_too_much_is_not_told_yet() {
         gate.put(&bucket, "k", &data_of(1), &any).await.unwrap();
         gate.gather().await;
         teller.put(&bucket, "k", &data_of(1), &any).await.unwrap();
+    });
+}
+
+#[test]
+fn what_becomes_of_events_is_counted() {
+    run(async {
+        let pool = Fake::new(9);
+        let gate = Gate::new(&pool, 1);
+        let meters = Meters::new(&metrics::Registry::default());
+        gate.objects.index.told().counted(&meters);
+        let (bucket, topic, told) = (gate.make("b").await, gate.topic().await, Told::default());
+        let put = async |key: &str| {
+            let put = gate.telling(key, How::Put);
+            put.put(&bucket, key, &data_of(1), &Terms::default()).await.unwrap();
+        };
+        for key in ["bad", "good", "good2"] {
+            put(key).await;
+        }
+        let (rgw, events) = (&meters.rgw, &meters.events);
+        assert_eq!((rgw.pubsub_event_triggered.get(), events.waiting.get()), (3, 3));
+        gate.gather().await;
+        assert_eq!(events.waiting.get(), 0);
+        let courier = Courier::new(gate.gatherer(), inbox(&told, "bad"));
+        let outcome = courier.tell(&topic, &mut Cursor::default()).await.unwrap();
+        assert!(matches!(outcome, Outcome::Failed(_, true)));
+        let pushed = || (rgw.pubsub_push_ok.get(), rgw.pubsub_push_failed.get());
+        assert_eq!((pushed(), rgw.pubsub_push_pending.get()), ((2, 1), 0));
+        assert_eq!(rgw.pubsub_event_lost.get(), 0, "it is tried again");
+        pool.pass(Duration::from_millis(KEPT_FOR + 1));
+        assert_eq!(gate.tell(&topic, inbox(&told, "")).await, Outcome::Idle);
+        // A full queue, and a topic that is gone.
+        let rows = (0..ROWS_MAX + 3).map(|n| (Bytes::from(format!("e{n:04}")), Bytes::from_static(b"x")));
+        let dropped = gate.topics().add(&topic.id, &rows.collect()).await.unwrap();
+        assert_eq!(dropped, 3);
+        put("late").await;
+        gate.gather().await;
+        gate.topics().delete("u", "t").await.unwrap();
+        put("later").await;
+        gate.gather().await;
+        let lost = [&events.dropped_old, &events.dropped_full, &events.dropped_gone].map(|c| c.get());
+        assert_eq!((lost, rgw.pubsub_event_lost.get()), ([1, 1, 1], 3));
     });
 }
