@@ -133,6 +133,7 @@ pub async fn check(client: &Client, bucket: Option<&str>) -> Result<Report> {
     let classes = classes(client, &meta, data, &clock);
     let data = DataStore::new(classes, index.clone(), clock.clone());
     let check = Check {
+        topics: Topics::new(meta.clone(), clock.clone()),
         buckets: Buckets::new(meta, index.clone(), clock.clone()),
         objects: Objects::new(index, data, clock),
     };

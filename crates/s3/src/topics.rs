@@ -14,7 +14,7 @@
 //! Bounds: [`TOPICS_MAX`] topics of a user; [`ROWS_MAX`] events of a topic, and [`BYTES_MAX`]: what finds no room is dropped, and counted.
 
 use crate::accounts::{all_rows, ensure};
-use crate::rados::{Change, Look, Pool, Span};
+use crate::rados::{Change, Look, PAGE, Pool, Span};
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use denc::{Decode, Encode};
@@ -81,6 +81,14 @@ pub struct Page {
     pub more: bool,
     /// How many the queue has in all.
     pub queued: u64,
+}
+
+/// A part of a queue as it was at one moment, with what was said of it then.
+#[derive(Debug)]
+pub struct Part {
+    pub said: Option<Bytes>,
+    pub rows: Vec<(Bytes, Bytes)>,
+    pub more: bool,
 }
 
 /// What is to be told.
@@ -252,6 +260,24 @@ impl<P: Pool> Topics<P> {
     pub async fn all(&self) -> Result<Vec<Topic>> {
         let rows = self.below(&Bytes::from_static(b"t")).await?;
         Ok(rows.iter().filter_map(|(row, raw)| read(row, raw)).collect())
+    }
+
+    /// All as they lie.
+    pub async fn rows(&self) -> Result<Vec<(Bytes, Bytes)>> {
+        self.below(&Bytes::from_static(b"t")).await
+    }
+
+    /// What of a queue comes behind this row; to look at alone.
+    pub async fn part(&self, id: &str, after: &Bytes) -> Result<Part> {
+        let prefix = Bytes::from_static(b"e");
+        let mut look = Look::keys([&queue_row()]);
+        look.page = Some(Span::new(after.max(&prefix), &prefix, PAGE));
+        let mut seen = self.pool.look(&queue_name(id), look).await?;
+        Ok(Part {
+            said: seen.values.remove(&queue_row()),
+            rows: seen.rows,
+            more: seen.more,
+        })
     }
 
     /// With what has not been told yet.

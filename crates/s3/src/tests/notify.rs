@@ -593,3 +593,47 @@ fn what_becomes_of_events_is_counted() {
         assert_eq!((lost, rgw.pubsub_event_lost.get()), ([1, 1, 1], 3));
     });
 }
+
+#[test]
+fn a_check_looks_at_queues() {
+    run(async {
+        let pool = Fake::new(10);
+        let gate = Gate::new(&pool, 1);
+        let (bucket, topic) = (gate.make("b").await, gate.topic().await);
+        let any = Terms::default();
+        for key in ["k", "l", "m"] {
+            let teller = gate.telling(key, How::Put);
+            teller.put(&bucket, key, &data_of(1), &any).await.unwrap();
+            if key == "l" {
+                gate.gather().await;
+            }
+        }
+        // Two in the queue, one in the index.
+        let report = gate.check().await;
+        assert_eq!((report.topics, report.events, report.dropped), (1, 3, 0));
+        let queue = format!("topic.{}", topic.id);
+        let told = |report: &crate::Report| report.problems.join("; ");
+        // A row that was lost, and one that cannot be read.
+        let (row, value) = {
+            let mut world = pool.lock();
+            let rows = &mut world.objects.get_mut(&queue).unwrap().omap;
+            let row = rows.keys().find(|r| r.starts_with(b"e")).unwrap().clone();
+            let value = rows.remove(&row).unwrap();
+            (row, value)
+        };
+        let lost = told(&gate.report().await);
+        assert!(lost.contains("topic t of u: 1 events of"), "{lost}");
+        let put = |value: Bytes| {
+            let mut world = pool.lock();
+            world.objects.get_mut(&queue).unwrap().omap.insert(row.clone(), value);
+        };
+        put(Bytes::from_static(b"?"));
+        let unread = told(&gate.report().await);
+        assert!(unread.contains("1 events that cannot be read"), "{unread}");
+        put(value);
+        assert_eq!(gate.check().await.events, 3);
+        pool.lock().objects.remove(&queue);
+        let gone = told(&gate.report().await);
+        assert!(gone.contains("its queue is not there"), "{gone}");
+    });
+}
