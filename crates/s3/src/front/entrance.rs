@@ -9,6 +9,7 @@ use super::customer::hide_keys;
 use super::hosts::Hosts;
 use super::kinds::{kind, place};
 use super::logging_ops::Seen;
+use super::notification_filters::{Aside, Instead};
 use super::object_ops::length;
 use super::pace::Paced;
 use super::raw::{Kept, Raw};
@@ -117,7 +118,7 @@ impl<P: Pool> Entrance<P> {
 
     /// As the library shall see it.
     fn taken(&self, mut request: Request, came: &Arc<AtomicU64>) -> hyper::Request<s3s::Body> {
-        let raw = Raw::default();
+        let raw = request.extensions().get::<Raw>().cloned().unwrap_or_default();
         let is_kept = names_one(request.uri().query().unwrap_or_default(), &KEPT);
         if is_kept {
             request.extensions_mut().insert(raw.clone());
@@ -263,7 +264,22 @@ impl<P: Pool> Entrance<P> {
             let slashed = self.front.slashed(method, uri, request.headers()).await;
             *request.uri_mut() = slashed.unwrap_or_else(|| request.uri().clone());
         }
-        self.service.call(self.taken(request, came)).await
+        self.called(request, came).await
+    }
+
+    /// The library's answer, or what is to be said in its place.
+    async fn called(
+        &self,
+        mut request: Request,
+        came: &Arc<AtomicU64>,
+    ) -> Result<HttpResponse, HttpError> {
+        let aside = Aside::of(&mut request);
+        let mut answer = self.service.call(self.taken(request, came)).await?;
+        Instead::replace(&mut answer);
+        match aside {
+            Some(aside) => self.front.set_aside(aside, answer).await,
+            None => Ok(answer),
+        }
     }
 
     async fn answer_to(

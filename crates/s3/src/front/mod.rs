@@ -28,6 +28,7 @@ mod listing;
 mod lock_ops;
 mod logging_ops;
 mod multipart_ops;
+mod notification_filters;
 mod notification_ops;
 mod object_ops;
 mod pace;

@@ -329,7 +329,12 @@ impl<P: Pool> S3 for Front<P> {
         &self,
         req: S3Request<GetBucketNotificationConfigurationInput>,
     ) -> S3Result<S3Response<GetBucketNotificationConfigurationOutput>> {
-        answered!(self.notifications(req).await)
+        let (output, instead) = self.notifications(req).await?;
+        let mut answer = S3Response::new(output);
+        if let Some(instead) = instead {
+            answer.extensions.insert(instead);
+        }
+        Ok(answer)
     }
 
     async fn put_bucket_logging(
