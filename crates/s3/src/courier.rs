@@ -10,8 +10,9 @@
 //! names are kept.
 
 use crate::endpoints::Sender;
+use crate::event_figures::{Figures, Lost};
 use crate::index::Index;
-use crate::notify::{AHEAD_MAX, CLASS, Event, Lost, Marks, Target, queued_as, queued_at};
+use crate::notify::{AHEAD_MAX, CLASS, Event, Marks, Target, queued_as, queued_at};
 use crate::rados::{Change, Look, Pool};
 use crate::topics::{Done, Taken, Topic, Topics};
 use crate::{Clock, Result};
@@ -431,6 +432,10 @@ impl<P: Pool> Courier<P> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn figures(&self) -> Option<&Figures> {
+        self.gatherer.index.told().figures()
+    }
+
     fn now(&self) -> Duration {
         self.gatherer.clock.monotonic()
     }
@@ -554,7 +559,7 @@ impl<P: Pool> Courier<P> {
             turn.queued = events;
         }
         let all = turns.of.values().map(|turn| turn.queued).sum();
-        self.gatherer.index.told().queued(all);
+        self.figures().iter().for_each(|f| f.queued(all));
     }
 
     fn ended(&self, topic: &Topic, cursor: Cursor, outcome: Result<Outcome>) {
@@ -664,10 +669,8 @@ impl<P: Pool> Courier<P> {
     async fn take_away(&self, topic: &Topic, done: &Done, on: bool) -> Result<bool> {
         let topics = &self.gatherer.topics;
         let mine = topics.settle(&topic.id, done, (self.by, on)).await?;
-        self.gatherer
-            .index
-            .told()
-            .lost(Lost::Old, done.old.len() as u64);
+        let old = done.old.len() as u64;
+        self.figures().iter().for_each(|f| f.lost(Lost::Old, old));
         Ok(mine)
     }
 
@@ -705,7 +708,7 @@ impl<P: Pool> Courier<P> {
             match body(value, topic) {
                 Some(body) => {
                     let sent = (self.send)(&topic.owner, &topic.endpoint, body);
-                    let pushing = self.gatherer.index.told().pushing();
+                    let pushing = self.figures().map(Figures::pushing);
                     let sent = task::spawn_local(async move {
                         let taken = sent.await;
                         drop(pushing);
@@ -720,7 +723,7 @@ impl<P: Pool> Courier<P> {
         for (row, task) in begun {
             let taken = task.await;
             let taken = taken.unwrap_or_else(|_| Err("the gateway is stopping".into()));
-            self.gatherer.index.told().pushed(taken.is_ok());
+            self.figures().iter().for_each(|f| f.pushed(taken.is_ok()));
             match taken {
                 Ok(()) => {
                     tally.queued = tally.queued.saturating_sub(1);

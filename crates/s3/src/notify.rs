@@ -12,7 +12,8 @@
 
 use crate::Clock;
 use crate::calendar::civil;
-use crate::meters::{EventsPerf, Meters, RgwPerf};
+use crate::event_figures::{Figures, Lost};
+use crate::meters::Meters;
 use crate::record::{Attributes, Entry};
 use crate::version::Version;
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use denc::{Decode, Encode, Reader, Writer};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
 /// Of a bucket.
@@ -128,7 +129,8 @@ impl Notification {
 
     /// None: nothing is known of the object, or it is none.
     fn fits(&self, of: Option<&Attributes>) -> bool {
-        !self.looks_inside() || of.is_some_and(|a| has_all(&a.meta, &self.meta) && has_all(&a.tags, &self.tags))
+        let has = |a: &Attributes| has_all(&a.meta, &self.meta) && has_all(&a.tags, &self.tags);
+        !self.looks_inside() || of.is_some_and(has)
     }
 
     fn is_about(&self, key: &str) -> bool {
@@ -440,50 +442,9 @@ impl Marks {
     }
 }
 
-/// Why an event is not told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lost {
-    /// Its topic's queue had no room.
-    Full,
-    /// It could not be told for too long.
-    Old,
-    /// Its topic was removed.
-    Gone,
-}
-
-/// Where it is counted what becomes of events.
-#[derive(Debug, Clone)]
-struct Figures {
-    rgw: Arc<RgwPerf>,
-    events: Arc<EventsPerf>,
-}
-
-/// An event that is on its way to an endpoint, as long as this is there.
-#[derive(Debug)]
-pub struct Pushing(Option<Figures>);
-
-impl Pushing {
-    fn add(figures: &Figures, more: bool) {
-        let gauge = &figures.rgw.pubsub_push_pending;
-        gauge.set(match more {
-            true => gauge.get() + 1,
-            false => gauge.get().saturating_sub(1),
-        });
-    }
-}
-
-impl Drop for Pushing {
-    fn drop(&mut self) {
-        if let Some(figures) = &self.0 {
-            Self::add(figures, false);
-        }
-    }
-}
-
 /// What this gateway has told of: names of rows, and shards that have some.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// None: nobody counts.
     figures: OnceLock<Figures>,
     gateway: OnceLock<u64>,
     last: AtomicU64,
@@ -498,52 +459,17 @@ pub struct Told {
 impl Told {
     /// From now on it is counted there what becomes of events.
     pub fn counted(&self, meters: &Meters) {
-        let (rgw, events) = (meters.rgw.clone(), meters.events.clone());
         // Once alone: a gateway has one.
-        let _ = self.figures.set(Figures { rgw, events });
+        let _ = self.figures.set(Figures::new(meters));
+    }
+
+    /// None: nobody counts.
+    pub fn figures(&self) -> Option<&Figures> {
+        self.figures.get()
     }
 
     pub fn lost(&self, why: Lost, events: u64) {
-        let Some(figures) = self.figures.get() else {
-            return;
-        };
-        figures.rgw.pubsub_event_lost.add(events);
-        match why {
-            Lost::Full => figures.events.dropped_full.add(events),
-            Lost::Old => figures.events.dropped_old.add(events),
-            Lost::Gone => figures.events.dropped_gone.add(events),
-        }
-    }
-
-    pub fn pushing(&self) -> Pushing {
-        let figures = self.figures.get().cloned();
-        figures.iter().for_each(|f| Pushing::add(f, true));
-        Pushing(figures)
-    }
-
-    /// An endpoint has taken an event, or has not.
-    pub fn pushed(&self, taken: bool) {
-        if let Some(figures) = self.figures.get() {
-            match taken {
-                true => figures.rgw.pubsub_push_ok.inc(),
-                false => figures.rgw.pubsub_push_failed.inc(),
-            }
-        }
-    }
-
-    /// So many are in the queues that this gateway tells.
-    pub fn queued(&self, events: u64) {
-        if let Some(figures) = self.figures.get() {
-            figures.events.queued.set(events);
-        }
-    }
-
-    /// In place of `before` so many wait in a shard; while what waits is held.
-    fn shows(&self, before: u64, after: u64) {
-        if let Some(figures) = self.figures.get() {
-            let gauge = &figures.events.waiting;
-            gauge.set((gauge.get() + after).saturating_sub(before));
-        }
+        self.figures().iter().for_each(|f| f.lost(why, events));
     }
 
     /// What all rows of this gateway begin with.
@@ -579,12 +505,10 @@ impl Told {
         let mut waiting = self.waiting();
         if waiting.len() < MARKS_MAX || waiting.contains_key(shard) {
             *waiting.entry(shard.to_string()).or_default() += 1;
-            self.shows(0, 1);
+            self.figures().iter().for_each(|f| f.waiting(0, 1));
         }
         drop(waiting);
-        if let Some(figures) = self.figures.get() {
-            figures.rgw.pubsub_event_triggered.inc();
-        }
+        self.figures().iter().for_each(|f| f.triggered());
         self.shards.mark(shard);
     }
 
@@ -597,7 +521,8 @@ impl Told {
     pub fn gathered(&self, shard: &str, events: Option<u64>) {
         let mut waiting = self.waiting();
         let left = waiting.get(shard).copied().unwrap_or(0);
-        self.shows(left, events.map_or(0, |n| left.saturating_sub(n)));
+        let rest = events.map_or(0, |n| left.saturating_sub(n));
+        self.figures().iter().for_each(|f| f.waiting(left, rest));
         match events.map(|n| left.saturating_sub(n)) {
             Some(left) if left > 0 => drop(waiting.insert(shard.to_string(), left)),
             _ => drop(waiting.remove(shard)),

@@ -305,7 +305,7 @@ impl<P: Pool> Front<P> {
         Ok(of)
     }
 
-    pub async fn notifications(
+    pub(super) async fn notifications(
         &self,
         req: S3Request<GetBucketNotificationConfigurationInput>,
     ) -> S3Result<(GetBucketNotificationConfigurationOutput, Option<Instead>)> {
