@@ -14,6 +14,7 @@ use crate::event_figures::{Figures, Lost};
 use crate::index::Index;
 use crate::notify::{AHEAD_MAX, CLASS, Event, Marks, Target, queued_as, queued_at};
 use crate::rados::{Change, Look, Pool};
+use crate::tally::Tally;
 use crate::topics::{Done, Taken, Topic, Topics};
 use crate::{Clock, Result};
 use bytes::Bytes;
@@ -741,41 +742,4 @@ fn body(value: &Bytes, topic: &Topic) -> Option<String> {
     let event = Event::from_bytes(value).ok()?;
     let target = event.targets.first()?;
     Some(event.body(&target.id, &topic.opaque))
-}
-
-/// What a turn has done.
-struct Tally {
-    done: Done,
-    settled: Duration,
-    old: usize,
-    /// One after the other, at last.
-    failed: usize,
-    /// The last failure.
-    why: Option<String>,
-    /// What is left in the queue, as it was seen.
-    queued: u64,
-    /// Something was told.
-    some: bool,
-    /// The queue was taken.
-    touched: bool,
-}
-
-impl Tally {
-    fn new(now: Duration) -> Self {
-        Self {
-            done: Done::default(),
-            settled: now,
-            old: 0,
-            failed: 0,
-            why: None,
-            queued: 0,
-            some: false,
-            touched: false,
-        }
-    }
-
-    fn fail(&mut self, why: String) {
-        self.failed += 1;
-        self.why = Some(why);
-    }
 }

@@ -58,6 +58,7 @@ mod settings;
 mod spares;
 mod subusers;
 mod survey;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod topics;
