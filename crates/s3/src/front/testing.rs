@@ -86,7 +86,8 @@ pub fn encryption(input: &[u8]) -> bool {
 
 /// The XML of a bucket's notifications, or of where its log goes.
 pub fn notifications(input: &[u8]) -> bool {
-    notification_filters::takes(input) || notification_ops::check(input).is_ok() || logging_ops::check(input).is_ok()
+    let plain = notification_ops::check(input).is_ok() || logging_ops::check(input).is_ok();
+    notification_filters::takes(input) || plain
 }
 
 /// A form for SNS, STS or IAM.
