@@ -335,3 +335,69 @@ fn capabilities_are_of_the_user_who_was_there() {
     })
     .unwrap();
 }
+
+#[test]
+fn who_knows_of_sessions_of_roles_alone_takes_no_other() {
+    let own = Claim::of_user("u", "AK", 5);
+    assert!(own.is_of_user() && !claim("").is_of_user());
+    for (of, version) in [(own, 2), (claim(""), 1)] {
+        let bytes = denc::Encode::to_bytes(&of);
+        assert_eq!(bytes[..2], [version, version]);
+        assert_eq!(<Claim as denc::Decode>::from_bytes(&bytes), Ok(of));
+    }
+}
+
+#[test]
+fn keys_are_set_aside_and_taken_again() {
+    io::task::block_on(async {
+        let pool = Fake::new(13);
+        let accounts = accounts_of(&pool).await;
+        let key = accounts.keys("alice").await.unwrap().remove(0);
+        let at = accounts::row("k", &key.access);
+        let version = |pool: &Fake| pool.lock().objects[USERS].omap[&at][0];
+        assert!(key.active && version(&pool) == 1);
+        let missing = Err(Error::NoSuchAccessKey);
+        assert_eq!(accounts.set_key_active("bob", &key.access, false).await, missing);
+        assert_eq!(accounts.remove_key_of("bob", &key.access).await, missing);
+        accounts.set_key_active("alice", &key.access, false).await.unwrap();
+        // Who does not know of it refuses the key.
+        assert_eq!(version(&pool), 2);
+        let aside = accounts.key(&key.access).await.unwrap().unwrap();
+        assert!(!aside.active && aside.secret == key.secret);
+        accounts.set_key_active("alice", &key.access, true).await.unwrap();
+        assert_eq!(accounts.key(&key.access).await.unwrap(), Some(key.clone()));
+        // One that is set aside goes with its user, and on its own.
+        accounts.set_key_active("alice", &key.access, false).await.unwrap();
+        accounts.remove_key_of("alice", &key.access).await.unwrap();
+        assert!(accounts.keys("alice").await.unwrap().is_empty());
+    })
+    .unwrap();
+}
+
+#[test]
+fn users_without_keys_and_in_pages() {
+    io::task::block_on(async {
+        let pool = Fake::new(14);
+        let accounts = accounts_of(&pool).await;
+        let made = accounts.create_without_key("zoe", "").await.unwrap();
+        assert_eq!(accounts.user("zoe").await.unwrap(), made);
+        assert!(accounts.keys("zoe").await.unwrap().is_empty());
+        assert_eq!(
+            accounts.create_without_key("zoe", "").await,
+            Err(Error::UserExists)
+        );
+        let (all, more) = accounts.users_after("", 100).await.unwrap();
+        assert!(!more && all == accounts.users().await.unwrap());
+        let (mut seen, mut after) = (Vec::new(), String::new());
+        loop {
+            let (page, more) = accounts.users_after(&after, 1).await.unwrap();
+            seen.extend(page);
+            if !more {
+                break;
+            }
+            after = seen.last().unwrap().id.clone();
+        }
+        assert_eq!(seen, all);
+    })
+    .unwrap();
+}
