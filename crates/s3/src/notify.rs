@@ -523,9 +523,9 @@ impl Told {
         let left = waiting.get(shard).copied().unwrap_or(0);
         let rest = events.map_or(0, |n| left.saturating_sub(n));
         self.figures().iter().for_each(|f| f.waiting(left, rest));
-        match events.map(|n| left.saturating_sub(n)) {
-            Some(left) if left > 0 => drop(waiting.insert(shard.to_string(), left)),
-            _ => drop(waiting.remove(shard)),
+        match rest {
+            0 => drop(waiting.remove(shard)),
+            rest => drop(waiting.insert(shard.to_string(), rest)),
         }
     }
 }

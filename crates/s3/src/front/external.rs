@@ -72,7 +72,7 @@ impl<P: Pool> Front<P> {
             true => self.accounts.key_or_sealing(access).await?,
             false => (self.accounts.key(access).await?, None),
         };
-        // Nor is one of them that was set aside.
+        // One that was set aside is not looked for elsewhere either.
         if own.as_ref().is_some_and(|key| !key.active) {
             return Err(no_key());
         }
