@@ -255,8 +255,7 @@ pub struct Gateway {
 impl Gateway {
     /// `registry`: where it shows what it counts.
     pub async fn open(client: &Client, settings: &Settings, registry: &Registry) -> Result<Self> {
-        let meters = Meters::new(registry);
-        let clock = clock(client);
+        let (meters, clock) = (Meters::new(registry), clock(client));
         let (meta, watching) = meta(client, &clock).await?;
         let data = Remembered::plain(pool(client, DATA_POOL).await?);
         let index = Index::new(meta.clone(), clock.clone(), settings.split_at);

@@ -49,7 +49,9 @@ impl<P: Pool> Check<P> {
             };
             match self.queue(&topic, report).await {
                 Ok(None) => {}
-                Ok(Some(problem)) => report.tell(format!("topic {} of {}: {problem}", topic.name, topic.owner)),
+                Ok(Some(problem)) => {
+                    report.tell(format!("topic {} of {}: {problem}", topic.name, topic.owner));
+                }
                 Err(e) => report.tell(format!("topic {} of {}: its queue: {e}", topic.name, topic.owner)),
             }
         }

@@ -17,7 +17,7 @@ use super::signed_form::service_of;
 use super::swift::path::{self as swift_path, Target};
 use super::texts::{path_decoded, url_decoded};
 use super::website_ops::Asked as Browser;
-use super::{Front, logging_ops, service};
+use super::{Front, logging_ops, raw, service};
 use crate::meters::{Answered, End};
 use crate::rados::Pool;
 use crate::usage::Sums;
@@ -253,7 +253,7 @@ impl<P: Pool> Entrance<P> {
         let by_host = self.bucket_of_host(&request).is_some();
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
         // Said before it comes: the library would read up to its limit, and call it an error of ours.
-        if announced(request.headers()) > service::XML_BYTES as u64
+        if announced(request.headers()) > raw::XML_BYTES as u64
             && !stores(request.method(), (path, by_host), query)
         {
             return refused(S3ErrorCode::MaxMessageLengthExceeded.into());
@@ -268,11 +268,7 @@ impl<P: Pool> Entrance<P> {
     }
 
     /// The library's answer, or what is to be said in its place.
-    async fn called(
-        &self,
-        mut request: Request,
-        came: &Arc<AtomicU64>,
-    ) -> Result<HttpResponse, HttpError> {
+    async fn called(&self, mut request: Request, came: &Arc<AtomicU64>) -> Result<HttpResponse, HttpError> {
         let aside = Aside::of(&mut request);
         let mut answer = self.service.call(self.taken(request, came)).await?;
         Instead::replace(&mut answer);

@@ -370,20 +370,25 @@ impl<P: Pool> Front<P> {
         if text.len() > TEXT_MAX {
             return Err(invalid(format!("notifications have at most {TEXT_MAX} bytes of text")));
         }
-        check(text).map_err(malformed)?;
-        let (rest, filters) = split(text).map_err(invalid)?;
-        let given = parsed(&rest).ok_or_else(|| malformed("it is no configuration of notifications"))?;
-        if given.topic_configurations.as_ref().map_or(0, Vec::len) != filters.len() {
-            return Err(malformed("it is no configuration of notifications"));
-        }
-        self.set_given(req, bucket, (given, filters)).await
+        self.set_given(req, bucket, given(text)?).await
     }
+}
+
+/// What a document says, with its filters. Those that are not in their place, which the library would pass over, are refused.
+fn given(text: &[u8]) -> S3Result<(NotificationConfiguration, Vec<Filters>)> {
+    check(text).map_err(malformed)?;
+    let (rest, filters) = split(text).map_err(invalid)?;
+    super::notification_ops::check_read(&rest).map_err(malformed)?;
+    let topics = |of: &NotificationConfiguration| of.topic_configurations.as_ref().map_or(0, Vec::len);
+    let given = parsed(&rest).filter(|of| topics(of) == filters.len());
+    let given = given.ok_or_else(|| malformed("it is no configuration of notifications"))?;
+    Ok((given, filters))
 }
 
 /// For fuzzing: whether a document with filters is taken.
 #[cfg(feature = "testing")]
 pub(super) fn takes(input: &[u8]) -> bool {
-    check(input).is_ok() && split(input).is_ok_and(|(rest, _)| parsed(&rest).is_some())
+    given(input).is_ok()
 }
 
 #[cfg(test)]
@@ -454,6 +459,24 @@ mod tests {
         let astray = format!("<NotificationConfiguration><TopicConfiguration>{tags}</TopicConfiguration></NotificationConfiguration>");
         let (rest, filters) = split(astray.as_bytes()).unwrap();
         assert!(parsed(&rest).is_none() && filters == [Filters::default()]);
+    }
+
+    #[test]
+    fn no_filter_is_passed_over() {
+        let good = topic(&rule(TAGS, "a", "1"));
+        let of = |inner: &str| {
+            let text = format!("<NotificationConfiguration>{inner}</NotificationConfiguration>");
+            given(text.as_bytes()).map(|(_, filters)| filters.len())
+        };
+        assert_eq!(of(&good).unwrap(), 1);
+        let tags = rule(TAGS, "b", "2");
+        let queue = format!("<QueueConfiguration><Filter>{tags}</Filter></QueueConfiguration>");
+        let meta = rule(META, "b", "2");
+        let outside = format!("<Filter>{tags}</Filter>");
+        for astray in [tags.as_str(), &meta, &outside, &queue] {
+            assert!(of(&[good.as_str(), astray].concat()).is_err(), "{astray}");
+            assert!(of(&[topic(KEY).as_str(), astray].concat()).is_err(), "{astray}");
+        }
     }
 
     #[test]

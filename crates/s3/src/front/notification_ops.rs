@@ -32,8 +32,8 @@ const LEAVES: [(&str, Leaf); 7] = [
     ("Name", Leaf::Text),
     ("Value", Leaf::Text),
 ];
-/// The library passes over others at the outside.
-const NAMES: [&str; 17] = [
+/// What the library reads; it passes over others at the outside.
+const NAMES: [&str; 15] = [
     "NotificationConfiguration",
     "TopicConfiguration",
     "QueueConfiguration",
@@ -41,9 +41,6 @@ const NAMES: [&str; 17] = [
     "EventBridgeConfiguration",
     "Filter",
     "S3Key",
-    // What is in these the library does not read (`notification_filters`).
-    "S3Metadata",
-    "S3Tags",
     "FilterRule",
     "Id",
     "Topic",
@@ -53,6 +50,8 @@ const NAMES: [&str; 17] = [
     "Queue",
     "CloudFunction",
 ];
+/// What is read here in its place (`notification_filters`).
+const OURS: [&str; 2] = ["S3Metadata", "S3Tags"];
 /// What others tell of.
 const UNBUILT: [&str; 8] = [
     "s3:IntelligentTiering",
@@ -69,8 +68,14 @@ pub(super) fn malformed(what: impl Into<String>) -> S3Error {
     coded(S3ErrorCode::MalformedXML, what)
 }
 
-/// Refused where the library would not take it as it was written.
+/// Refused where it would not be taken as it was written. Where filters of ours are is not looked at.
 pub(super) fn check(xml: &[u8]) -> Result<(), String> {
+    raw::check(xml, &LEAVES)?;
+    raw::check_names(xml, &[&NAMES[..], &OURS[..]].concat())
+}
+
+/// Refused where the library would not take it as it was written: filters of ours below the root, too, which it passes over.
+pub(super) fn check_read(xml: &[u8]) -> Result<(), String> {
     raw::check(xml, &LEAVES)?;
     raw::check_names(xml, &NAMES)
 }
@@ -237,7 +242,7 @@ impl<P: Pool> Front<P> {
         let given = std::mem::take(&mut req.input.notification_configuration);
         let bucket = req.input.bucket.clone();
         let text = req.extensions.get::<Raw>().map(Raw::take).unwrap_or_default();
-        check(&text).map_err(malformed)?;
+        check_read(&text).map_err(malformed)?;
         self.set_given(&req, &bucket, (given, Vec::new())).await
     }
 
@@ -442,6 +447,9 @@ mod tests {
         ] {
             assert!(of(bad).is_err(), "{bad}");
         }
+        // What the library would pass over: its notifications would be about all objects.
+        let astray = b"<NotificationConfiguration><TopicConfiguration><Topic>t</Topic></TopicConfiguration><S3Tags/></NotificationConfiguration>";
+        assert!(check(astray).is_ok() && check_read(astray).is_err());
     }
 
     #[test]

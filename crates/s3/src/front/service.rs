@@ -4,6 +4,7 @@ use super::Front;
 use super::errors::not_built;
 use super::hosts::Hosts;
 use super::notification_ops::said_id;
+use super::raw::XML_BYTES;
 use crate::policy::Action;
 use crate::rados::Pool;
 use s3s::config::{S3Config, StaticConfigProvider};
@@ -11,9 +12,6 @@ use s3s::dto::*;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{S3, S3Request, S3Response, S3Result};
 use std::sync::Arc;
-
-/// A list of 10,000 parts with their checksums fits.
-pub const XML_BYTES: usize = 4 << 20;
 
 /// The library, over a front.
 pub fn built<P: Pool>(front: Front<P>, hosts: Hosts) -> S3Service {

@@ -2,7 +2,10 @@
 
 use super::form::Form;
 use super::post_policy::PostPolicy;
-use super::{encryption_ops, iam_ops, iam_users, logging_ops, notification_filters, notification_ops, raw, sts_ops, topic_ops};
+use super::{
+    encryption_ops, iam_ops, iam_users, logging_ops, notification_filters, notification_ops, raw, sts_ops,
+    topic_ops,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
