@@ -217,7 +217,10 @@ impl<P: Pool> Accounts<P> {
         };
         match self.user(id).await {
             // What a removal that was cut off has left, or who made one meanwhile.
-            Err(Error::NoSuchUser) => self.remove_topics(id).await?,
+            Err(Error::NoSuchUser) => {
+                self.remove_left_keys(id).await?;
+                self.remove_topics(id).await?;
+            }
             other => return Err(other.map_or_else(|e| e, |_| Error::UserExists)),
         }
         Ok(user)
@@ -239,6 +242,7 @@ impl<P: Pool> Accounts<P> {
             other => return other.map(drop),
         }
         check_name(id)?;
+        self.remove_left_keys(id).await?;
         let user = User {
             id: id.to_string(),
             display: display.to_string(),
@@ -362,6 +366,23 @@ impl<P: Pool> Accounts<P> {
             .unsetting(&of_user)
     }
 
+    /// Keys that were made while their user was removed: who is made under his name shall not have them. An error where somebody is by now, whose they may be.
+    async fn remove_left_keys(&self, id: &str) -> Result<()> {
+        for key in self.keys(id).await? {
+            let change = self.removing(&key).expecting(&row("u", id), None);
+            let changed = self.pool.change(USERS, change).await;
+            if matches!(&changed, Err(e) if e.is_conflict()) {
+                // Or another has removed the same.
+                match self.key(&key.access).await? {
+                    None => continue,
+                    Some(_) => return Err(Error::Conflict("others change the same user")),
+                }
+            }
+            changed?;
+        }
+        Ok(())
+    }
+
     /// Who is made under a name that was another's shall not find his topics.
     async fn remove_topics(&self, id: &str) -> Result<()> {
         let topics = Topics::new(self.pool.clone(), self.clock.clone());
@@ -396,7 +417,11 @@ impl<P: Pool> Accounts<P> {
             match self.pool.change(USERS, change).await {
                 Err(e) if e.is_conflict() => {}
                 Err(e) => return Err(e),
-                Ok(()) => return self.remove_topics(id).await,
+                Ok(()) => {
+                    // No more are made from now on; one may have been since they were looked at.
+                    self.remove_left_keys(id).await?;
+                    return self.remove_topics(id).await;
+                }
             }
         }
         Err(Error::Conflict("others change the same user"))

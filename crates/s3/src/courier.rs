@@ -473,7 +473,7 @@ impl<P: Pool> Courier<P> {
     }
 
     /// All topics that there are. New ones are due: others may have left something.
-    fn know(&self, topics: Vec<Topic>) {
+    pub(crate) fn know(&self, topics: Vec<Topic>) {
         let (now, mut turns) = (self.now(), self.turns());
         let ids: BTreeSet<&str> = topics.iter().map(|t| t.id.as_str()).collect();
         turns.of.retain(|id, turn| turn.busy || ids.contains(id.as_str()));
@@ -494,6 +494,7 @@ impl<P: Pool> Courier<P> {
                 },
             });
         }
+        self.count(&turns);
     }
 
     fn mark(&self, marked: &BTreeSet<String>) {
@@ -554,11 +555,15 @@ impl<P: Pool> Courier<P> {
     }
 
     /// So many events are left in a queue.
-    fn left(&self, topic: &Topic, events: u64) {
+    pub(crate) fn left(&self, topic: &Topic, events: u64) {
         let mut turns = self.turns();
         if let Some(turn) = turns.of.get_mut(&topic.id) {
             turn.queued = events;
         }
+        self.count(&turns);
+    }
+
+    fn count(&self, turns: &Turns) {
         let all = turns.of.values().map(|turn| turn.queued).sum();
         self.figures().iter().for_each(|f| f.queued(all));
     }
@@ -669,8 +674,7 @@ impl<P: Pool> Courier<P> {
 
     async fn take_away(&self, topic: &Topic, done: &Done, on: bool) -> Result<bool> {
         let topics = &self.gatherer.topics;
-        let mine = topics.settle(&topic.id, done, (self.by, on)).await?;
-        let old = done.old.len() as u64;
+        let (mine, old) = topics.settle(&topic.id, done, (self.by, on)).await?;
         self.figures().iter().for_each(|f| f.lost(Lost::Old, old));
         Ok(mine)
     }

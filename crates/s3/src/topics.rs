@@ -433,14 +433,15 @@ impl<P: Pool> Topics<P> {
         }
     }
 
-    /// Takes away what was told, and what was dropped; whoever has the queue has it on, or no longer. False: it is another's.
-    pub async fn settle(&self, id: &str, done: &Done, (by, on): (u64, bool)) -> Result<bool> {
+    /// Takes away what was told, and what was dropped; whoever has the queue has it on, or no longer. False: it is another's. With how many it has dropped itself.
+    pub async fn settle(&self, id: &str, done: &Done, (by, on): (u64, bool)) -> Result<(bool, u64)> {
         for _ in 0..TRIES_MAX {
             let mut look = Look::keys([&queue_row(), &lease_row()]);
             look.keys.extend(done.told.iter().chain(&done.old).cloned());
             let seen = self.pool.look(&queue_name(id), look).await?.values;
             let (old, lease) = (seen.get(&queue_row()), seen.get(&lease_row()));
             let mut queue = queue_of(old);
+            let dropped = queue.old;
             let mut change = Change::default()
                 .expecting(&queue_row(), old)
                 .expecting(&lease_row(), lease);
@@ -457,12 +458,12 @@ impl<P: Pool> Topics<P> {
                 queue.old += u64::from(done.old.contains(row));
             }
             if !mine && change.unset.is_empty() {
-                return Ok(false);
+                return Ok((false, 0));
             }
             change = change.setting(&queue_row(), queue.to_bytes());
             match self.pool.change(&queue_name(id), change).await {
                 Err(e) if e.is_conflict() => self.outrun().await,
-                other => return other.map(|()| mine),
+                other => return other.map(|()| (mine, queue.old - dropped)),
             }
         }
         Err(Error::Busy("others write to the same topic"))

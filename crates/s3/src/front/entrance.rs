@@ -268,7 +268,11 @@ impl<P: Pool> Entrance<P> {
     }
 
     /// The library's answer, or what is to be said in its place.
-    async fn called(&self, mut request: Request, came: &Arc<AtomicU64>) -> Result<HttpResponse, HttpError> {
+    async fn called(
+        &self,
+        mut request: Request,
+        came: &Arc<AtomicU64>,
+    ) -> Result<HttpResponse, HttpError> {
         let aside = Aside::of(&mut request);
         let mut answer = self.service.call(self.taken(request, came)).await?;
         Instead::replace(&mut answer);

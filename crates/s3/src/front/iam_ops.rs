@@ -6,7 +6,7 @@
 use super::Front;
 use super::caller::Noted;
 use super::iam_users;
-use super::signed_form::{Done, Refusal, refuse, xml};
+use super::signed_form::{By, Done, Refusal, refuse, xml};
 use super::sts_ops::iso;
 use super::texts::Names;
 use crate::Error;
@@ -169,12 +169,13 @@ fn listed(roles: &[Role], max: usize) -> String {
 impl<P: Pool> Front<P> {
     pub(super) async fn iam_asked(
         &self,
-        user: &str,
+        by: &By,
         form: BTreeMap<String, String>,
         noted: &Noted,
     ) -> Done<(&'static str, String)> {
+        let user = by.identity.user.as_str();
         if iam_users::is_one(&form) {
-            return self.users_asked(user, form, noted).await;
+            return self.users_asked((user, by.own), form, noted).await;
         }
         let asked = asked(form)?;
         noted.lock().operation = Some(asked.operation.into());

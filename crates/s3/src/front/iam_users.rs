@@ -161,15 +161,31 @@ fn check_new(name: &str) -> Done<()> {
     }
 }
 
+/// Keystone could not end a key of a project's that was made here.
+fn check_key_of(user: &str) -> Done<()> {
+    match keystone::is_project(user) {
+        true => Err(wrong(
+            "keys of projects of Keystone are made there: openstack ec2 credentials create",
+        )),
+        false => Ok(()),
+    }
+}
+
 impl<P: Pool> Front<P> {
+    /// `own`: asked with a key that was made here for the user.
     pub(super) async fn users_asked(
         &self,
-        by: &str,
+        (by, own): (&str, bool),
         form: BTreeMap<String, String>,
         noted: &Noted,
     ) -> Done<(&'static str, String)> {
         let asked = asked(form)?;
         noted.lock().operation = Some(asked.operation.into());
+        // A key that is made here would go on where Keystone bars him who had it made.
+        if !own {
+            let why = "users and their keys are asked for with a key that was made here, not in Keystone";
+            return Err(refuse("AccessDenied", why));
+        }
         let caps = self.accounts.caps(by).await?;
         let may = match asked.writes {
             true => caps.writes_users(),
@@ -180,14 +196,12 @@ impl<P: Pool> Front<P> {
             return Err(refuse("AccessDenied", why));
         }
         let user = asked.user.as_deref().unwrap_or(by);
-        let inner = match asked.writes {
-            true => self.change_users(user, &asked).await?,
-            false => self.show_users(user, &asked).await?,
-        };
-        if asked.writes {
-            // What is named is there, or was: so it is a name.
-            tracing::info!("s3: {by} by IAM: {} of {user:?} {:?}", asked.operation, asked.access);
+        if !asked.writes {
+            return Ok((asked.operation, self.show_users(user, &asked).await?));
         }
+        let (inner, access) = self.change_users(user, &asked).await?;
+        // What is named is there, or was: so it is a name.
+        tracing::info!("s3: {by} by IAM: {} of {user:?} {access:?}", asked.operation);
         Ok((asked.operation, inner))
     }
 
@@ -210,27 +224,39 @@ impl<P: Pool> Front<P> {
         ))
     }
 
-    async fn change_users(&self, user: &str, asked: &Asked) -> Done<String> {
+    /// As AWS has it: who is in use is not removed by accident.
+    async fn remove_unused(&self, user: &str) -> Done<()> {
+        let accounts = &self.accounts;
+        let keys = accounts.keys(user).await.map_err(of_store)?.len();
+        let subusers = accounts.subusers(user).await.map_err(of_store)?.len();
+        // An error where there is no such user.
+        let roles = accounts.roles_of(user).await.map_err(of_store)?.len();
+        for (many, what) in [(keys, "access keys"), (subusers, "subusers of Swift"), (roles, "roles")] {
+            if many > 0 {
+                let why = format!("the user has {what}, which have to be removed first");
+                return Err(refuse("DeleteConflict", why));
+            }
+        }
+        accounts.remove(user, &self.buckets).await.map_err(of_store)
+    }
+
+    /// What is said of it, and the public part of the key that it is about.
+    async fn change_users(&self, user: &str, asked: &Asked) -> Done<(String, String)> {
         let accounts = &self.accounts;
         match asked.operation {
             "CreateUser" => {
                 check_new(user)?;
                 let made = accounts.create_without_key(user, "").await;
-                return Ok(format!("<User>{}</User>", described(&made.map_err(of_store)?)));
+                let said = format!("<User>{}</User>", described(&made.map_err(of_store)?));
+                return Ok((said, String::new()));
             }
             "CreateAccessKey" => {
+                check_key_of(user)?;
                 let key = accounts.create_key(user).await.map_err(of_store)?;
-                return Ok(format!("<AccessKey>{}</AccessKey>", of_key(&key, Some(&key.secret))));
+                let said = format!("<AccessKey>{}</AccessKey>", of_key(&key, Some(&key.secret)));
+                return Ok((said, key.access));
             }
-            "DeleteUser" => {
-                // As AWS has it: who is in use is not removed by accident.
-                accounts.user(user).await.map_err(of_store)?;
-                if !accounts.keys(user).await.map_err(of_store)?.is_empty() {
-                    let why = "the user has access keys, which have to be removed first";
-                    return Err(refuse("DeleteConflict", why));
-                }
-                accounts.remove(user, &self.buckets).await.map_err(of_store)?;
-            }
+            "DeleteUser" => self.remove_unused(user).await?,
             "DeleteAccessKey" => {
                 let removed = accounts.remove_key_of(user, &asked.access).await;
                 removed.map_err(of_store)?;
@@ -240,7 +266,7 @@ impl<P: Pool> Front<P> {
                 set.map_err(of_store)?;
             }
         }
-        Ok(String::new())
+        Ok((String::new(), asked.access.clone()))
     }
 }
 
@@ -300,6 +326,8 @@ mod tests {
         for bad in ["", "a/b", "a b", "*", &"a".repeat(65), &"0f".repeat(16)] {
             assert!(check_new(bad).is_err(), "{bad}");
         }
+        // Nor do projects get keys here.
+        assert!(check_key_of("alice").is_ok() && check_key_of(&"0f".repeat(16)).is_err());
     }
 
     #[test]

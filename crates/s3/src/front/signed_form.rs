@@ -342,7 +342,7 @@ impl<P: Pool> Front<P> {
                 let why = "IAM is asked with a key of the user's own, not with a temporary one";
                 Err(refuse("AccessDenied", why))
             }
-            Service::Iam => self.iam_asked(user, form, noted).await,
+            Service::Iam => self.iam_asked(&by, form, noted).await,
             Service::Sns => self.topics_asked(user, form, noted).await,
         }
     }

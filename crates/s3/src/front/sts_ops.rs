@@ -215,6 +215,11 @@ impl<P: Pool> Front<P> {
             // Whoever he is, he may know.
             Asked::Caller => caller(user, session),
             _ if session.is_some() => return Err(refuse("AccessDenied", NO_SESSIONS)),
+            // A session of a role would outlive the key that ends these.
+            _ if by.temporary => {
+                let why = "temporary keys get no further ones, and take no roles";
+                return Err(refuse("AccessDenied", why));
+            }
             Asked::Token(seconds) => self.own_token(by, seconds).await?,
             Asked::Role(asked) => {
                 let values = values(user, parts, self.clock.now_ms())?;
@@ -227,9 +232,6 @@ impl<P: Pool> Front<P> {
 
     /// Temporary keys with what the user may do himself. They are bound to the key that he asks with, so that there is a way to end them.
     async fn own_token(&self, by: &By, seconds: u64) -> Done<String> {
-        if by.temporary {
-            return Err(refuse("AccessDenied", "temporary keys get no further ones"));
-        }
         if !by.own {
             let why = "a key of another service gets no temporary ones";
             return Err(refuse("AccessDenied", why));

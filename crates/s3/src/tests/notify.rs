@@ -355,10 +355,12 @@ fn one_gateway_tells_until_its_lease_ends() {
         assert_eq!(told.lock().unwrap().len(), 1);
         // Who was slow hears that it is not its any more, and the count is right.
         let late = Settled {
-            told: page.rows.into_iter().map(|(row, _)| row).collect(),
-            old: BTreeSet::new(),
+            told: BTreeSet::new(),
+            old: page.rows.into_iter().map(|(row, _)| row).collect(),
         };
-        assert!(!topics.settle(&topic.id, &late, (77, true)).await.unwrap());
+        // Nor does it count as dropped what another has told.
+        let settled = topics.settle(&topic.id, &late, (77, true)).await;
+        assert_eq!(settled, Ok((false, 0)));
         assert_eq!(topics.queue(&topic.id).await.unwrap().rows, 0);
     });
 }
@@ -591,6 +593,12 @@ fn what_becomes_of_events_is_counted() {
         gate.gather().await;
         let lost = [&events.dropped_old, &events.dropped_full, &events.dropped_gone].map(|c| c.get());
         assert_eq!((lost, rgw.pubsub_event_lost.get()), ([1, 1, 1], 3));
+        // What a topic had that is gone is in no queue.
+        courier.know(vec![topic.clone()]);
+        courier.left(&topic, 5);
+        assert_eq!(events.queued.get(), 5);
+        courier.know(Vec::new());
+        assert_eq!(events.queued.get(), 0);
     });
 }
 

@@ -375,6 +375,61 @@ fn keys_are_set_aside_and_taken_again() {
 }
 
 #[test]
+fn a_key_that_is_made_while_its_user_is_removed_is_none() {
+    io::task::block_on(async {
+        let mut late = 0;
+        // The removal is held at each of its operations.
+        for held in 1..20 {
+            let pool = Fake::new(held);
+            let (accounts, gate) = (accounts_of(&pool).await, Gate::new(&pool, 1));
+            let remover = Accounts::new(gate.pool.clone(), pool.clock());
+            pool.lock().held.insert(1, held);
+            let makes = async {
+                for _ in 0..200 {
+                    io::task::yield_now().await;
+                }
+                let made = accounts.create_key("bob").await;
+                pool.lock().held.remove(&1);
+                made
+            };
+            let (removed, made) = tokio::join!(remover.remove("bob", &gate.buckets), makes);
+            removed.unwrap();
+            assert!(accounts.keys("bob").await.unwrap().is_empty(), "{held}");
+            if let Ok(key) = made {
+                late += 1;
+                assert_eq!(accounts.key(&key.access).await.unwrap(), None, "{held}");
+            }
+            assert_eq!(accounts.keys("alice").await.unwrap().len(), 1);
+        }
+        assert!(late > 3, "{late}");
+    })
+    .unwrap();
+}
+
+#[test]
+fn who_is_made_anew_has_no_keys_of_before() {
+    io::task::block_on(async {
+        let pool = Fake::new(15);
+        let accounts = accounts_of(&pool).await;
+        let project = "0123456789abcdef0123456789abcdef";
+        accounts.ensure_user(project, "demo", true).await.unwrap();
+        for name in ["bob", project] {
+            // As where a removal is cut off.
+            let key = accounts.create_key(name).await.unwrap();
+            let gone = crate::rados::Change::default().unsetting(&accounts::row("u", name));
+            crate::rados::Pool::change(&pool, USERS, gone).await.unwrap();
+            match name == project {
+                true => accounts.ensure_user(name, "demo", true).await.unwrap(),
+                false => drop(accounts.create_without_key(name, "").await.unwrap()),
+            }
+            assert_eq!(accounts.key(&key.access).await.unwrap(), None);
+            assert!(accounts.keys(name).await.unwrap().is_empty());
+        }
+    })
+    .unwrap();
+}
+
+#[test]
 fn users_without_keys_and_in_pages() {
     io::task::block_on(async {
         let pool = Fake::new(14);
