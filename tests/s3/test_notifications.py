@@ -3,15 +3,21 @@ import http.server
 import json
 import re
 import threading
+import urllib.error
 import urllib.parse
+import urllib.request
 
 import boto3
 import pytest
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
+from botocore.credentials import Credentials
 
 from skeptest.cluster import unique
-from skeptest.run import wait_until
+from skeptest.run import run, wait_until
 from skeptest.s3 import Gateway, User, refused
+from skeptest.skep import find_binary, free_port
 
 CREATED = ['s3:ObjectCreated:*']
 ALL = CREATED + ['s3:ObjectRemoved:*', 's3:ObjectTagging:*']
@@ -66,8 +72,10 @@ def endpoint():
 @pytest.fixture(scope='module')
 def telling(cluster, workdir):
     """A gateway that may send events to this machine."""
+    metrics = '127.0.0.1:%d' % free_port()
     made = Gateway(cluster, workdir / 's3-notify.log', '--s3-gc-wait', '2', '--s3-notify-host', '127.0.0.1',
-                   '--s3-access-log-every', '1').start()
+                   '--s3-access-log-every', '1', '--metrics', metrics).start()
+    made.metrics = 'http://%s/metrics' % metrics
     yield made
     assert made.stop() == 0, made.log.read_text()[-4000:]
     assert 'panicked' not in made.log.read_text(), made.log.read_text()[-4000:]
@@ -264,3 +272,77 @@ def test_access_logs_are_put_into_a_bucket_and_do_not_go_in_a_circle(telling, ow
     for name in (bucket, target):
         s3.put_bucket_logging(Bucket=name, BucketLoggingStatus={})
     assert 'LoggingEnabled' not in s3.get_bucket_logging(Bucket=bucket)
+
+
+def set_notifications(gateway, user, bucket, inner):
+    """As a client does that knows radosgw's filters; the code of an error."""
+    body = ('<NotificationConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">%s</NotificationConfiguration>' % inner).encode()
+    request = AWSRequest(method='PUT', url='%s/%s?notification' % (gateway.url, bucket), data=body)
+    S3SigV4Auth(Credentials(user.access, user.secret), 's3', 'us-east-1').add_auth(request)
+    request = urllib.request.Request(request.url, body, dict(request.headers.items()), method='PUT')
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.read().decode()
+    except urllib.error.HTTPError as e:
+        return re.search('<Code>(.*)</Code>', e.read().decode())[1]
+
+
+def shown_notifications(gateway, user, bucket):
+    request = AWSRequest(method='GET', url='%s/%s?notification' % (gateway.url, bucket))
+    S3SigV4Auth(Credentials(user.access, user.secret), 's3', 'us-east-1').add_auth(request)
+    with urllib.request.urlopen(urllib.request.Request(request.url, headers=dict(request.headers.items())), timeout=60) as answer:
+        return answer.read().decode()
+
+
+def figures(gateway):
+    with urllib.request.urlopen(gateway.metrics, timeout=60) as answer:
+        found = re.findall(r'^ceph_(rgw_pubsub|skep_s3_events)_(\w+)\{.*\} (\S+)$', answer.read().decode(), re.M)
+    return {name: float(value) for _, name, value in found}
+
+
+def test_filters_by_tags_and_metadata(cluster, telling, endpoint):
+    owner, path = User(cluster, unique('teller')), '/' + unique('filtered')
+    s3 = telling.client(owner)
+    bucket, arn = make(telling, owner, endpoint.url + path)
+    before = figures(telling)
+    rule = '<FilterRule><Name>%s</Name><Value>%s</Value></FilterRule>'
+    one = ('<TopicConfiguration><Id>f</Id><Topic>' + arn + '</Topic><Event>s3:ObjectCreated:*</Event><Event>s3:ObjectRemoved:*</Event>'
+           '<Filter><S3Key>' + rule % ('prefix', 'a') + '</S3Key><S3Metadata>' + rule % ('x-amz-meta-kind', 'photo &amp; film') + '</S3Metadata>'
+           '<S3Tags>' + rule % ('t', '1') + '</S3Tags></Filter></TopicConfiguration>')
+    assert set_notifications(telling, owner, bucket, one) == ''
+    shown = shown_notifications(telling, owner, bucket)
+    for part in ('<S3Metadata>' + rule % ('x-amz-meta-kind', 'photo &amp; film'), '<S3Tags>' + rule % ('t', '1'), rule % ('prefix', 'a')):
+        assert part in shown, shown
+    # Who may not, and what is none, is refused as ever.
+    stranger = User(cluster, unique('stranger'))
+    assert set_notifications(telling, stranger, bucket, one) == 'AccessDenied'
+    stranger.access = owner.access
+    assert set_notifications(telling, stranger, bucket, one) == 'SignatureDoesNotMatch'
+    assert set_notifications(telling, owner, bucket, one.replace('S3Tags', 'S3Other')) == 'MalformedXML'
+    assert set_notifications(telling, owner, bucket, one.replace('<Name>t<', '<Name><')) == 'InvalidArgument'
+    has = {'Metadata': {'kind': 'photo & film'}, 'Tagging': 't=1&u=2'}
+    for key, more in [('a0', {}), ('a1', {**has, 'Tagging': 't=2'}), ('a2', {**has, 'Metadata': {}}), ('b', has), ('a3', has)]:
+        s3.put_object(Bucket=bucket, Key=key, Body=b'x', **more)
+    for key in ('a0', 'a1', 'a3'):
+        s3.delete_object(Bucket=bucket, Key=key)
+    endpoint.record(path, 'a3', 'ObjectCreated:Put')
+    endpoint.record(path, 'a3', 'ObjectRemoved:Delete')
+    wait_until(lambda: figures(telling)['push_ok'] - before['push_ok'] >= 2, 30, 0.2, 'the figures')
+    assert set(endpoint.keys(path)) == {'a3'}
+    after = figures(telling)
+    assert after['event_triggered'] - before['event_triggered'] >= 2 and after['event_lost'] == before['event_lost']
+    assert after['push_pending'] >= 0 and {'waiting', 'queued', 'dropped_full', 'dropped_old', 'dropped_gone'} <= set(after)
+
+
+def test_a_check_counts_what_waits(cluster, telling):
+    owner = User(cluster, unique('teller'))
+    bucket, arn = make(telling, owner, 'http://127.0.0.1:%d/' % free_port())
+    s3 = telling.client(owner)
+    for n in range(3):
+        s3.put_object(Bucket=bucket, Key=str(n), Body=b'x')
+    wait_until(lambda: figures(telling)['queued'] >= 3, 30, 0.2, 'events to wait')
+    assert figures(telling)['push_failed'] >= 1
+    # Others' tests break objects of theirs.
+    report = json.loads(run([find_binary(), 's3', 'check', '-c', cluster.conf, '-f', 'json'], check=None).out)
+    assert not [p for p in report['problems'] if p.startswith('topic ')] and report['counts']['events_waiting'] >= 3 and report['counts']['topics'] >= 1, report
+    topics(telling, owner).delete_topic(TopicArn=arn)

@@ -208,7 +208,7 @@ def test_who_takes_a_role(role, gateway, user, eve, bucket):
     refused('AccessDenied', role.sts.assume_role, RoleArn=role.arn + 'x', RoleSessionName='tests')
     refused('ValidationError', role.take, DurationSeconds=7200)
     refused('ValidationError', role.sts.assume_role, RoleArn='arn:aws:iam:::user/' + user.name, RoleSessionName='tests')
-    refused('NotImplemented', role.sts.get_session_token)
+    refused('NotImplemented', role.sts.get_federation_token, Name='x' * 3)
     credentials = role.take()
     # Sessions take no roles.
     chained = client(gateway, 'sts', credentials=credentials)
@@ -294,7 +294,7 @@ def test_iam_is_for_roles_of_ones_own(cluster, gateway, role, bob, eve):
     refused('AccessDenied', held.list_buckets)
     iam.delete_role(RoleName=name)
     refused('InvalidToken', held.list_buckets)
-    refused('NotImplemented', iam.create_user, UserName='x')
+    refused('AccessDenied', iam.create_user, UserName='x')
     # Nobody else has the name from then on, and so what policies say of it; who had it has.
     admin(cluster, 'caps', 'add', '--uid', eve.name, '--caps', 'roles=*')
     hers = client(gateway, 'iam', eve)
@@ -308,3 +308,98 @@ def test_iam_is_for_roles_of_ones_own(cluster, gateway, role, bob, eve):
     iam.delete_role(RoleName=name)
     forced = admin(cluster, 'role', 'create', '--role-name', name, '--uid', eve.name, '--assume-role-policy-doc', trust(bob), '--force')
     assert forced['Owner'] == eve.name and [r['RoleName'] for r in hers.list_roles()['Roles']] == [name]
+
+
+def test_who_asks(role, gateway, bob, eve):
+    for user in (bob, eve):
+        said = client(gateway, 'sts', user).get_caller_identity()
+        assert (said['Arn'], said['UserId']) == ('arn:aws:iam:::user/' + user.name, user.name)
+    said = client(gateway, 'sts', credentials=role.take()).get_caller_identity()
+    assert said['Arn'] == 'arn:aws:sts:::assumed-role/%s/tests' % role.name and said['UserId'] == role.made['RoleId'] + ':tests'
+    refused('SignatureDoesNotMatch', client(gateway, 'sts', Wrong(bob)).get_caller_identity)
+
+
+class Wrong:
+    def __init__(self, user):
+        self.access, self.secret = user.access, 'x' * 40
+
+
+def test_temporary_keys_of_a_user(cluster, gateway, role):
+    ann, name = User(cluster, unique('ann')), unique('anns')
+    sts = client(gateway, 'sts', ann)
+    refused('ValidationError', sts.get_session_token, DurationSeconds=129601)
+    credentials = sts.get_session_token(DurationSeconds=900)['Credentials']
+    held = client(gateway, 's3', credentials=credentials)
+    held.create_bucket(Bucket=name)
+    held.put_object(Bucket=name, Key='k', Body=b'1')
+    assert client(gateway, 's3', ann).get_object(Bucket=name, Key='k')['Body'].read() == b'1'
+    # What is her own she does: also policies of buckets.
+    held.put_bucket_policy(Bucket=name, Policy=json.dumps({'Version': '2012-10-17', 'Statement': [
+        {'Effect': 'Deny', 'Principal': '*', 'Action': 's3:DeleteObject', 'Resource': 'arn:aws:s3:::%s/*' % name}]}))
+    refused('AccessDenied', held.delete_object, Bucket=name, Key='k')
+    refused('InvalidToken', client(gateway, 's3', credentials={**credentials, 'SessionToken': role.take()['SessionToken']}).list_buckets)
+    refused('AccessDenied', client(gateway, 's3', credentials={**credentials, 'SessionToken': None}).list_buckets)
+    chained = client(gateway, 'sts', credentials=credentials)
+    assert chained.get_caller_identity()['UserId'] == ann.name
+    refused('AccessDenied', chained.get_session_token)
+    admin(cluster, 'caps', 'add', '--uid', ann.name, '--caps', 'users=*;roles=*')
+    for call in ('list_users', 'list_roles', 'create_access_key'):
+        refused('AccessDenied', getattr(client(gateway, 'iam', credentials=credentials), call))
+    # They end with the key that they were asked for with, and while it is set aside.
+    iam, second = client(gateway, 'iam', ann), admin(cluster, 'key', 'create', ann.name)['access_key']
+    other = client(gateway, 's3', credentials=sts.get_session_token()['Credentials'])
+    iam.update_access_key(AccessKeyId=second, Status='Inactive')
+    assert other.list_buckets()['Buckets']
+    admin_quiet(cluster, 'key', 'rm', ann.access)
+    refused('InvalidToken', held.list_buckets)
+    refused('InvalidToken', other.list_buckets)
+
+
+def test_iam_makes_users(cluster, gateway, eve):
+    boss, name = User(cluster, unique('boss')), unique('made')
+    iam = client(gateway, 'iam', boss)
+    refused('AccessDenied', iam.list_users)
+    refused('AccessDenied', iam.create_access_key, UserName=eve.name)
+    admin(cluster, 'caps', 'add', '--uid', boss.name, '--caps', 'users=read')
+    assert iam.get_user(UserName=eve.name)['User']['Arn'] == 'arn:aws:iam:::user/' + eve.name
+    refused('AccessDenied', iam.create_user, UserName=name)
+    refused('AccessDenied', iam.list_roles)
+    assert admin(cluster, 'caps', 'add', '--uid', boss.name, '--caps', 'users=*')['caps'] == 'users=*'
+    made = iam.create_user(UserName=name)['User']
+    assert (made['UserName'], made['Path']) == (name, '/')
+    refused('EntityAlreadyExists', iam.create_user, UserName=name)
+    refused('ValidationError', iam.create_user, UserName='0123456789abcdef' * 2)
+    pages = iam.get_paginator('list_users').paginate(PaginationConfig={'PageSize': 2})
+    names = [u['UserName'] for page in pages for u in page['Users']]
+    assert {name, boss.name, eve.name} <= set(names) and len(names) == len(set(names))
+    assert iam.list_access_keys(UserName=name)['AccessKeyMetadata'] == []
+    key = iam.create_access_key(UserName=name)['AccessKey']
+    keys = {'AccessKeyId': key['AccessKeyId'], 'SecretAccessKey': key['SecretAccessKey'], 'SessionToken': None}
+    own, bucket = client(gateway, 's3', credentials=keys), unique('bucket')
+    own.create_bucket(Bucket=bucket)
+    [listed] = iam.list_access_keys(UserName=name)['AccessKeyMetadata']
+    assert (listed['AccessKeyId'], listed['Status']) == (key['AccessKeyId'], 'Active') and 'SecretAccessKey' not in listed
+    # Set aside it is good for nothing, and then it is again.
+    iam.update_access_key(UserName=name, AccessKeyId=key['AccessKeyId'], Status='Inactive')
+    refused('InvalidAccessKeyId', own.list_buckets)
+    assert iam.list_access_keys(UserName=name)['AccessKeyMetadata'][0]['Status'] == 'Inactive'
+    assert admin(cluster, 'user', 'info', name)['keys'][0]['active'] is False
+    iam.update_access_key(UserName=name, AccessKeyId=key['AccessKeyId'], Status='Active')
+    assert [b['Name'] for b in own.list_buckets()['Buckets']] == [bucket]
+    # A key is named with its own user.
+    refused('NoSuchEntity', iam.delete_access_key, UserName=eve.name, AccessKeyId=key['AccessKeyId'])
+    refused('NoSuchEntity', iam.update_access_key, UserName=boss.name, AccessKeyId=key['AccessKeyId'], Status='Inactive')
+    refused('DeleteConflict', iam.delete_user, UserName=name)
+    iam.delete_access_key(UserName=name, AccessKeyId=key['AccessKeyId'])
+    refused('InvalidAccessKeyId', own.list_buckets)
+    refused('DeleteConflict', iam.delete_user, UserName=name)
+    key = iam.create_access_key(UserName=name)['AccessKey']
+    keys = {'AccessKeyId': key['AccessKeyId'], 'SecretAccessKey': key['SecretAccessKey'], 'SessionToken': None}
+    client(gateway, 's3', credentials=keys).delete_bucket(Bucket=bucket)
+    iam.delete_access_key(UserName=name, AccessKeyId=key['AccessKeyId'])
+    iam.delete_user(UserName=name)
+    refused('NoSuchEntity', iam.get_user, UserName=name)
+    refused('NoSuchEntity', iam.create_access_key, UserName=name)
+    refused('NotImplemented', iam.put_user_policy, UserName=eve.name, PolicyName='p', PolicyDocument=rights('s3:*', '*'))
+    secret = key['SecretAccessKey']
+    assert secret not in gateway.log.read_text()

@@ -36,6 +36,7 @@ fn told() -> Vec<Vec<u8>> {
     let notifications = [
         "<NotificationConfiguration/>",
         "<NotificationConfiguration xmlns=\"x\"><TopicConfiguration><Id>i</Id><Topic>arn:aws:sns:us-east-1:u:t</Topic><Event>s3:ObjectCreated:*</Event><Filter><S3Key><FilterRule><Name>prefix</Name><Value>a/</Value></FilterRule></S3Key></Filter></TopicConfiguration></NotificationConfiguration>",
+        "<NotificationConfiguration><TopicConfiguration><Topic>t</Topic><Event>e</Event><Filter><S3Metadata><FilterRule><Name>x-amz-meta-a</Name><Value>&lt;&#98;</Value></FilterRule></S3Metadata><S3Tags/></Filter></TopicConfiguration></NotificationConfiguration>",
     ];
     let topics = [
         "Action=ListTopics&Version=2010-03-31",
@@ -43,6 +44,9 @@ fn told() -> Vec<Vec<u8>> {
         "Action=SetTopicAttributes&TopicArn=arn%3Aaws%3Asns%3Aus-east-1%3Au%3At&AttributeName=OpaqueData&AttributeValue=x",
         "Action=AssumeRole&RoleArn=arn%3Aaws%3Aiam%3A%3A%3Arole%2Fr&RoleSessionName=se&DurationSeconds=900&Policy=%7B%22Statement%22%3A%7B%22Effect%22%3A%22Allow%22%2C%22Action%22%3A%22%2A%22%2C%22Resource%22%3A%22%2A%22%7D%7D",
         "Action=CreateRole&RoleName=r&Path=%2F&AssumeRolePolicyDocument=x&MaxSessionDuration=7200",
+        "Action=GetSessionToken&DurationSeconds=900",
+        "Action=UpdateAccessKey&UserName=u&AccessKeyId=K&Status=Inactive",
+        "Action=ListUsers&Marker=a&MaxItems=5",
     ];
     let framed = |which: u8, text: &str| [&[which][..], text.as_bytes()].concat();
     let notifications = notifications.iter().map(|t| framed(4, t));

@@ -30,8 +30,9 @@ const REQUEST_MAX: Duration = Duration::from_secs(10);
 const HEAD_BYTES: usize = 16 << 10;
 /// After an error of accepting, such as that of too many open files.
 const PAUSE: Duration = Duration::from_secs(1);
-/// What roles and loggers of gateways begin with, before their name, that of an operation, and that of a bucket.
+/// What roles and loggers of gateways begin with, before their name, that of an operation, and that of a bucket; and the logger of what becomes of events.
 const GATEWAY: &str = "s3.";
+const EVENTS: &str = "s3_events";
 const OPERATION: &str = "s3_operation.";
 const BUCKET: &str = "s3_bucket.";
 /// Loggers whose figures Ceph's boards look at, and that of our traces.
@@ -174,6 +175,7 @@ fn place(daemon: &str, logger: &str) -> Option<(String, String)> {
                 "skep_s3_bucket".into(),
                 format!("{instance},{}", label("bucket", of)),
             )),
+            _ if logger == EVENTS => Some(("skep_s3_events".into(), instance)),
             _ => (logger == "rgw").then(|| ("rgw".into(), instance)),
         };
     }

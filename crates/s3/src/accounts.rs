@@ -21,7 +21,7 @@ use crate::{Clock, Error, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use denc::{Decode, Encode};
+use denc::{Decode, Encode, Reader, Writer};
 use std::fmt;
 
 pub const USERS: &str = "users";
@@ -46,9 +46,41 @@ pub struct Key {
     pub access: String,
     pub secret: String,
     pub created: u64,
+    /// It is taken: not set aside by its owner, or by an administrator.
+    pub active: bool,
 }
 
-denc::envelope_denc!(Key, 1, 1, { user, access, secret, created });
+const WITH_STATUS: u8 = 2;
+
+impl Encode for Key {
+    /// Who does not know that a key may be set aside would take it.
+    fn encode(&self, w: &mut Writer) {
+        let version = if self.active { 1 } else { WITH_STATUS };
+        w.envelope(version, version, |w| {
+            w.put(&self.user);
+            w.put(&self.access);
+            w.put(&self.secret);
+            w.put(&self.created);
+            if version >= WITH_STATUS {
+                w.bool(self.active);
+            }
+        });
+    }
+}
+
+impl Decode for Key {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(WITH_STATUS, |version, r| {
+            Ok(Self {
+                user: r.get()?,
+                access: r.get()?,
+                secret: r.get()?,
+                created: r.get()?,
+                active: version < WITH_STATUS || r.bool()?,
+            })
+        })
+    }
+}
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,8 +180,30 @@ impl<P: Pool> Accounts<P> {
         users.collect()
     }
 
+    /// Some in order, behind this one, and whether there are more.
+    pub async fn users_after(&self, after: &str, max: u64) -> Result<(Vec<User>, bool)> {
+        let look = Look::rows(&row("u", after), &row("u", ""), max);
+        let seen = self.pool.look(USERS, look).await?;
+        let users = seen.rows.iter().map(|(_, v)| Ok(User::from_bytes(v)?));
+        Ok((users.collect::<Result<_>>()?, seen.more))
+    }
+
     /// A user with a first key.
     pub async fn create(&self, id: &str, display: &str) -> Result<(User, Key)> {
+        let (user, key) = (self.new_user(id, display).await?, self.new_key(id));
+        self.make(&user, self.adding(&key)).await?;
+        Ok((user, key))
+    }
+
+    /// And one who has none yet.
+    pub async fn create_without_key(&self, id: &str, display: &str) -> Result<User> {
+        let user = self.new_user(id, display).await?;
+        self.make(&user, Change::default()).await?;
+        Ok(user)
+    }
+
+    /// Under a name that nobody has.
+    async fn new_user(&self, id: &str, display: &str) -> Result<User> {
         check_name(id)?;
         if display.len() > NAME_MAX {
             return Err(Error::Invalid(format!(
@@ -163,17 +217,21 @@ impl<P: Pool> Accounts<P> {
         };
         match self.user(id).await {
             // What a removal that was cut off has left, or who made one meanwhile.
-            Err(Error::NoSuchUser) => self.remove_topics(id).await?,
+            Err(Error::NoSuchUser) => {
+                self.remove_left_keys(id).await?;
+                self.remove_topics(id).await?;
+            }
             other => return Err(other.map_or_else(|e| e, |_| Error::UserExists)),
         }
-        let key = self.new_key(id);
-        let change = self
-            .adding(&key)
-            .expecting(&row("u", id), None)
-            .setting(&row("u", id), user.to_bytes());
+        Ok(user)
+    }
+
+    async fn make(&self, user: &User, change: Change) -> Result<()> {
+        let at = row("u", &user.id);
+        let change = change.expecting(&at, None).setting(&at, user.to_bytes());
         match self.pool.change(USERS, change).await {
             Err(e) if e.is_conflict() => Err(Error::UserExists),
-            other => other.map(|()| (user, key)),
+            other => other,
         }
     }
 
@@ -184,6 +242,7 @@ impl<P: Pool> Accounts<P> {
             other => return other.map(drop),
         }
         check_name(id)?;
+        self.remove_left_keys(id).await?;
         let user = User {
             id: id.to_string(),
             display: display.to_string(),
@@ -208,6 +267,7 @@ impl<P: Pool> Accounts<P> {
             access,
             secret: STANDARD.encode(secret),
             created: self.clock.now_ms(),
+            active: true,
         }
     }
 
@@ -251,9 +311,44 @@ impl<P: Pool> Accounts<P> {
         self.get(&row("k", access)).await
     }
 
+    /// One of this user's.
+    async fn key_of(&self, user: &str, access: &str) -> Result<Key> {
+        let key = self.key(access).await?.filter(|key| key.user == user);
+        key.ok_or(Error::NoSuchAccessKey)
+    }
+
+    pub async fn remove_key_of(&self, user: &str, access: &str) -> Result<()> {
+        let key = self.key_of(user, access).await?;
+        self.remove_seen(&key).await
+    }
+
+    /// Sets one of this user's aside, or has it be taken again.
+    pub async fn set_key_active(&self, user: &str, access: &str, active: bool) -> Result<()> {
+        let at = row("k", access);
+        for _ in 0..TRIES_MAX {
+            let old = self.key_of(user, access).await?;
+            let key = Key {
+                active,
+                ..old.clone()
+            };
+            let change = Change::default()
+                .expecting(&at, Some(&old.to_bytes()))
+                .setting(&at, key.to_bytes());
+            match self.pool.change(USERS, change).await {
+                Err(e) if e.is_conflict() => {}
+                other => return other,
+            }
+        }
+        Err(Error::Conflict("others change the same key"))
+    }
+
     pub async fn remove_key(&self, access: &str) -> Result<()> {
         let key = self.key(access).await?.ok_or(Error::NoSuchAccessKey)?;
-        let change = self.removing(&key);
+        self.remove_seen(&key).await
+    }
+
+    async fn remove_seen(&self, key: &Key) -> Result<()> {
+        let change = self.removing(key);
         match self.pool.change(USERS, change).await {
             Err(e) if e.is_conflict() => Err(Error::NoSuchAccessKey),
             other => other,
@@ -269,6 +364,23 @@ impl<P: Pool> Accounts<P> {
             .expecting(&at, Some(&key.to_bytes()))
             .unsetting(&at)
             .unsetting(&of_user)
+    }
+
+    /// Keys that were made while their user was removed: who is made under his name shall not have them. An error where somebody is by now, whose they may be.
+    async fn remove_left_keys(&self, id: &str) -> Result<()> {
+        for key in self.keys(id).await? {
+            let change = self.removing(&key).expecting(&row("u", id), None);
+            let changed = self.pool.change(USERS, change).await;
+            if matches!(&changed, Err(e) if e.is_conflict()) {
+                // Or another has removed the same.
+                match self.key(&key.access).await? {
+                    None => continue,
+                    Some(_) => return Err(Error::Conflict("others change the same user")),
+                }
+            }
+            changed?;
+        }
+        Ok(())
     }
 
     /// Who is made under a name that was another's shall not find his topics.
@@ -305,7 +417,11 @@ impl<P: Pool> Accounts<P> {
             match self.pool.change(USERS, change).await {
                 Err(e) if e.is_conflict() => {}
                 Err(e) => return Err(e),
-                Ok(()) => return self.remove_topics(id).await,
+                Ok(()) => {
+                    // No more are made from now on; one may have been since they were looked at.
+                    self.remove_left_keys(id).await?;
+                    return self.remove_topics(id).await;
+                }
             }
         }
         Err(Error::Conflict("others change the same user"))

@@ -2,12 +2,14 @@
 //! looked at once more before it is told.
 
 use crate::buckets::{Bucket, Buckets};
+use crate::notify::Event;
 use crate::objects::Objects;
 use crate::rados::{Look, PAGE, Pool, Span};
 use crate::record::{
     Data, Entry, Garbage, Intent, Older, Part, Piece, Place, Upload, entry_row, escape, head_row, key_of,
     older_of, older_prefix, unescape,
 };
+use crate::topics::Topics;
 use crate::version::{Head, Order};
 use crate::{Error, Result};
 use bytes::Bytes;
@@ -32,12 +34,19 @@ pub struct Report {
     pub uploads: u64,
     /// Of objects, older ones, and parts.
     pub bytes: u64,
+    pub topics: u64,
+    /// That wait to be told: in indexes, and in topics' queues.
+    pub events: u64,
+    /// Events that found no room in their queues, or could not be told for too long.
+    pub dropped: u64,
+    /// Queues that others went on changing while they were read: nothing is said of them.
+    pub changing: u64,
     pub problems: Vec<String>,
     pub untold: u64,
 }
 
 impl Report {
-    fn tell(&mut self, problem: String) {
+    pub(crate) fn tell(&mut self, problem: String) {
         match self.problems.len() < TOLD_MAX {
             true => self.problems.push(problem),
             false => self.untold += 1,
@@ -48,6 +57,7 @@ impl Report {
 pub struct Check<P> {
     pub objects: Objects<P>,
     pub buckets: Buckets<P>,
+    pub topics: Topics<P>,
 }
 
 /// A key's versions at one moment.
@@ -58,7 +68,7 @@ struct Key {
 }
 
 impl<P: Pool> Check<P> {
-    /// Of all buckets, or of one.
+    /// Of all buckets and topics, or of one bucket.
     pub async fn run(&self, only: Option<&str>) -> Result<Report> {
         let mut report = Report::default();
         let mut all = self.buckets.all().await?;
@@ -75,6 +85,9 @@ impl<P: Pool> Check<P> {
             }
             report.buckets += 1;
         }
+        if only.is_none() {
+            self.queues(&mut report).await?;
+        }
         Ok(report)
     }
 
@@ -82,7 +95,7 @@ impl<P: Pool> Check<P> {
         let mut shard: Option<String> = None;
         loop {
             let mut next = None;
-            for class in *b"ehvupig" {
+            for class in *b"ehvupign" {
                 let mut after = Bytes::new();
                 let mut last = Bytes::new();
                 loop {
@@ -157,6 +170,10 @@ impl<P: Pool> Check<P> {
                 report.bytes += part.size;
                 let whole = self.has_part(part.data, part.size);
                 self.data((name, id), row, value, whole, report).await
+            }
+            Some(b'n') => {
+                report.events += 1;
+                Ok(Event::from_bytes(value).map(drop)?)
             }
             Some(b'i') => Ok(Intent::from_bytes(value).map(drop)?),
             _ => Ok(Garbage::from_bytes(value).map(drop)?),

@@ -10,9 +10,11 @@
 //! names are kept.
 
 use crate::endpoints::Sender;
+use crate::event_figures::{Figures, Lost};
 use crate::index::Index;
 use crate::notify::{AHEAD_MAX, CLASS, Event, Marks, Target, queued_as, queued_at};
 use crate::rados::{Change, Look, Pool};
+use crate::tally::Tally;
 use crate::topics::{Done, Taken, Topic, Topics};
 use crate::{Clock, Result};
 use bytes::Bytes;
@@ -208,6 +210,8 @@ impl<P: Pool> Gatherer<P> {
                     continue;
                 }
             };
+            let gone = gone(&topics, by_name);
+            self.index.told().lost(Lost::Gone, gone);
             for topic in topics {
                 let Some(which) = by_name.get(topic.name.as_str()) else {
                     continue;
@@ -238,7 +242,10 @@ impl<P: Pool> Gatherer<P> {
         for some in rows.chunks(ADDED_AT_ONCE) {
             let some: BTreeMap<Bytes, Bytes> = some.iter().cloned().collect();
             let why = match task::timeout(ADDED_WITHIN, self.topics.add(id, &some)).await {
-                Ok(Ok(())) => continue,
+                Ok(Ok(dropped)) => {
+                    self.index.told().lost(Lost::Full, dropped);
+                    continue;
+                }
                 // It was removed.
                 Ok(Err(e)) if e.is_not_found() => return true,
                 Ok(Err(e)) => e.to_string(),
@@ -338,6 +345,13 @@ fn lock(busy: &Busy) -> MutexGuard<'_, BTreeSet<String>> {
     busy.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How many of the events go to topics that are not there.
+fn gone(there: &[Topic], wanted: &ByName<'_>) -> u64 {
+    let there: BTreeSet<&str> = there.iter().map(|t| t.name.as_str()).collect();
+    let gone = wanted.iter().filter(|(name, _)| !there.contains(*name));
+    gone.map(|(_, which)| which.len() as u64).sum()
+}
+
 /// The row of an event in a queue of one of those whom it is told.
 fn queued((_, _, name, event): &Row<'_>, target: usize) -> Option<(Bytes, Bytes)> {
     let of = event.targets.get(target)?.clone();
@@ -380,6 +394,8 @@ struct Turn {
     busy: bool,
     /// Its queue has got something.
     marked: bool,
+    /// How many events were left in it after the last turn.
+    queued: u64,
 }
 
 #[derive(Default)]
@@ -415,6 +431,10 @@ impl<P: Pool> Courier<P> {
 
     fn turns(&self) -> MutexGuard<'_, Turns> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn figures(&self) -> Option<&Figures> {
+        self.gatherer.index.told().figures()
     }
 
     fn now(&self) -> Duration {
@@ -453,7 +473,7 @@ impl<P: Pool> Courier<P> {
     }
 
     /// All topics that there are. New ones are due: others may have left something.
-    fn know(&self, topics: Vec<Topic>) {
+    pub(crate) fn know(&self, topics: Vec<Topic>) {
         let (now, mut turns) = (self.now(), self.turns());
         let ids: BTreeSet<&str> = topics.iter().map(|t| t.id.as_str()).collect();
         turns.of.retain(|id, turn| turn.busy || ids.contains(id.as_str()));
@@ -466,6 +486,7 @@ impl<P: Pool> Courier<P> {
                 cursor: Cursor::default(),
                 busy: false,
                 marked: true,
+                queued: 0,
                 topic: Topic {
                     endpoint: String::new(),
                     opaque: String::new(),
@@ -473,6 +494,7 @@ impl<P: Pool> Courier<P> {
                 },
             });
         }
+        self.count(&turns);
     }
 
     fn mark(&self, marked: &BTreeSet<String>) {
@@ -523,9 +545,27 @@ impl<P: Pool> Courier<P> {
         let cursor = self.turns().of.get(&topic.id).map(|t| t.cursor.clone());
         let mut cursor = cursor.unwrap_or_default();
         let outcome = self.tell(&topic, &mut cursor).await;
+        if matches!(outcome, Ok(Outcome::Others)) {
+            // They count it, too.
+            self.left(&topic, 0);
+        }
         self.ended(&topic, cursor, outcome);
         // There is room for another.
         self.gatherer.ready.ring();
+    }
+
+    /// So many events are left in a queue.
+    pub(crate) fn left(&self, topic: &Topic, events: u64) {
+        let mut turns = self.turns();
+        if let Some(turn) = turns.of.get_mut(&topic.id) {
+            turn.queued = events;
+        }
+        self.count(&turns);
+    }
+
+    fn count(&self, turns: &Turns) {
+        let all = turns.of.values().map(|turn| turn.queued).sum();
+        self.figures().iter().for_each(|f| f.queued(all));
     }
 
     fn ended(&self, topic: &Topic, cursor: Cursor, outcome: Result<Outcome>) {
@@ -588,6 +628,7 @@ impl<P: Pool> Courier<P> {
                 Taken::Page(page) => page,
             };
             let mut left = cursor.left.unwrap_or(page.queued);
+            tally.queued = page.queued;
             for some in page.rows.chunks(AT_ONCE) {
                 self.tell_some(&topic, some, &mut tally).await;
                 left = left.saturating_sub(some.len() as u64);
@@ -628,10 +669,14 @@ impl<P: Pool> Courier<P> {
     async fn settle(&self, topic: &Topic, tally: &mut Tally) -> Result<bool> {
         tally.settled = self.now();
         let done = std::mem::take(&mut tally.done);
-        self.gatherer
-            .topics
-            .settle(&topic.id, &done, (self.by, true))
-            .await
+        self.take_away(topic, &done, true).await
+    }
+
+    async fn take_away(&self, topic: &Topic, done: &Done, on: bool) -> Result<bool> {
+        let topics = &self.gatherer.topics;
+        let (mine, old) = topics.settle(&topic.id, done, (self.by, on)).await?;
+        self.figures().iter().for_each(|f| f.lost(Lost::Old, old));
+        Ok(mine)
     }
 
     /// Lets others have the queue.
@@ -645,11 +690,9 @@ impl<P: Pool> Courier<P> {
             );
         }
         if tally.touched {
-            self.gatherer
-                .topics
-                .settle(&topic.id, &tally.done, (self.by, false))
-                .await?;
+            self.take_away(topic, &tally.done, false).await?;
         }
+        self.left(topic, tally.queued);
         Ok(match tally.why {
             Some(why) => Outcome::Failed(why, tally.some),
             None => outcome,
@@ -663,24 +706,32 @@ impl<P: Pool> Courier<P> {
         for (row, value) in some {
             if queued_at(row).unwrap_or(0) < old {
                 tally.old += 1;
+                tally.queued = tally.queued.saturating_sub(1);
                 tally.done.old.insert(row.clone());
                 continue;
             }
             match body(value, topic) {
                 Some(body) => {
                     let sent = (self.send)(&topic.owner, &topic.endpoint, body);
-                    begun.push((row, task::spawn_local(sent)));
+                    let pushing = self.figures().map(Figures::pushing);
+                    let sent = task::spawn_local(async move {
+                        let taken = sent.await;
+                        drop(pushing);
+                        taken
+                    });
+                    begun.push((row, sent));
                 }
                 // Another gateway may know how.
                 None => tally.fail("an event that cannot be read".into()),
             }
         }
         for (row, task) in begun {
-            match task
-                .await
-                .unwrap_or_else(|_| Err("the gateway is stopping".into()))
-            {
+            let taken = task.await;
+            let taken = taken.unwrap_or_else(|_| Err("the gateway is stopping".into()));
+            self.figures().iter().for_each(|f| f.pushed(taken.is_ok()));
+            match taken {
                 Ok(()) => {
+                    tally.queued = tally.queued.saturating_sub(1);
                     tally.done.told.insert(row.clone());
                     (tally.failed, tally.some) = (0, true);
                 }
@@ -695,38 +746,4 @@ fn body(value: &Bytes, topic: &Topic) -> Option<String> {
     let event = Event::from_bytes(value).ok()?;
     let target = event.targets.first()?;
     Some(event.body(&target.id, &topic.opaque))
-}
-
-/// What a turn has done.
-struct Tally {
-    done: Done,
-    settled: Duration,
-    old: usize,
-    /// One after the other, at last.
-    failed: usize,
-    /// The last failure.
-    why: Option<String>,
-    /// Something was told.
-    some: bool,
-    /// The queue was taken.
-    touched: bool,
-}
-
-impl Tally {
-    fn new(now: Duration) -> Self {
-        Self {
-            done: Done::default(),
-            settled: now,
-            old: 0,
-            failed: 0,
-            why: None,
-            some: false,
-            touched: false,
-        }
-    }
-
-    fn fail(&mut self, why: String) {
-        self.failed += 1;
-        self.why = Some(why);
-    }
 }

@@ -133,6 +133,7 @@ pub async fn check(client: &Client, bucket: Option<&str>) -> Result<Report> {
     let classes = classes(client, &meta, data, &clock);
     let data = DataStore::new(classes, index.clone(), clock.clone());
     let check = Check {
+        topics: Topics::new(meta.clone(), clock.clone()),
         buckets: Buckets::new(meta, index.clone(), clock.clone()),
         objects: Objects::new(index, data, clock),
     };
@@ -254,11 +255,11 @@ pub struct Gateway {
 impl Gateway {
     /// `registry`: where it shows what it counts.
     pub async fn open(client: &Client, settings: &Settings, registry: &Registry) -> Result<Self> {
-        let meters = Meters::new(registry);
-        let clock = clock(client);
+        let (meters, clock) = (Meters::new(registry), clock(client));
         let (meta, watching) = meta(client, &clock).await?;
         let data = Remembered::plain(pool(client, DATA_POOL).await?);
         let index = Index::new(meta.clone(), clock.clone(), settings.split_at);
+        index.told().counted(&meters);
         let classes = classes(client, &meta, data, &clock);
         let data = DataStore::new(classes, index.clone(), clock.clone())
             .counted(&meters.rgw)

@@ -5,7 +5,7 @@
 //! (`gc`). docs/internals/objects.md has the rows and the invariants.
 //!
 //! Rooms, from the bottom up: `rados` (what is asked of a pool) with `remembered` (what need not be asked again), `place` with `record` and `summary` (what is written), `seal` (encryption at rest) with `master`, `policy`, `cors`, `website` and `lifecycle` (what is allowed, what browsers get, and for how long), `classes` (which pool data are in), `index`, `data` with `claims` and `spares`, `history` (the versions of a key), `objects` with
-//! `multipart` and `moving`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `notify` with `topics`, `endpoints` and `courier` (what owners are told of changes), `gc` and `check`, `meters` (what is counted), `survey` (what there is, for who looks), `usage` and `logs` (what is written down of that), `container` and `subusers` (what Swift has beside), `roles` and `session` (who acts in another's place), `caps` (who may make roles), `keystone` (users of another system), and the `front`, which alone knows of requests, S3's and Swift's.
+//! `multipart` and `moving`, `accounts`, `buckets` with `counts`, `quota` and `rate`, `expiry`, `notify` with `topics`, `endpoints` and `courier` (what owners are told of changes), `gc` and `check` with `queues`, `meters` with `event_figures` (what is counted), `survey` (what there is, for who looks), `usage` and `logs` (what is written down of that), `container` and `subusers` (what Swift has beside), `roles` and `session` (who acts in another's place), `caps` (who may make roles), `keystone` (users of another system), and the `front`, which alone knows of requests, S3's and Swift's.
 
 mod accounts;
 mod amount;
@@ -23,6 +23,7 @@ mod courier;
 mod data;
 mod endpoints;
 mod error;
+mod event_figures;
 mod expiry;
 #[cfg(test)]
 mod fake;
@@ -44,6 +45,7 @@ mod notify;
 mod objects;
 mod place;
 mod policy;
+mod queues;
 mod quota;
 mod rados;
 mod rate;
@@ -57,6 +59,7 @@ mod spares;
 mod subusers;
 mod summary;
 mod survey;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod topics;

@@ -18,6 +18,7 @@ const IDLE_MS: u64 = 10 * 60 * 1000;
 pub const OTHERS: &str = "(others)";
 /// What was refused before it was clear what it is: a bad signature, mostly.
 pub const UNKNOWN: &str = "(unknown)";
+const EVENTS: &str = "s3_events";
 const OPERATION: &str = "s3_operation.";
 const BUCKET: &str = "s3_bucket.";
 
@@ -34,6 +35,22 @@ metrics::table! {
         put_initial_lat: TimeAverage = spec("Time until an object or a part that is brought is answered").priority(5);
         qlen: Gauge = spec("Transfers that wait for memory").priority(5);
         qactive: Gauge = spec("Requests under way").priority(5);
+        pubsub_event_triggered: Counter = spec("Events that somebody wants to be told of").priority(5);
+        pubsub_event_lost: Counter = spec("Events that were dropped").priority(5);
+        pubsub_push_ok: Counter = spec("Events that an endpoint has taken").priority(5);
+        pubsub_push_failed: Counter = spec("Events that an endpoint did not take: they are tried again").priority(5);
+        pubsub_push_pending: Gauge = spec("Events that are on their way to an endpoint").priority(5);
+    }
+}
+
+metrics::table! {
+    /// What becomes of events, where Ceph has no name for it.
+    pub struct EventsPerf {
+        waiting: Gauge = spec("Events of this gateway that are not in their topics' queues yet").priority(5);
+        queued: Gauge = spec("Events in the queues of topics that this gateway tells, as it last saw them").priority(5);
+        dropped_full: Counter = spec("Events dropped since their topic's queue was full").priority(5);
+        dropped_old: Counter = spec("Events dropped since they could not be told for too long").priority(5);
+        dropped_gone: Counter = spec("Events dropped since their topic was removed").priority(5);
     }
 }
 
@@ -103,6 +120,7 @@ struct Tables {
 pub struct Meters {
     registry: Registry,
     pub rgw: Arc<RgwPerf>,
+    pub events: Arc<EventsPerf>,
     tables: Arc<Mutex<Tables>>,
 }
 
@@ -112,6 +130,7 @@ impl Meters {
         registry.remove(|logger| logger.starts_with(OPERATION) || logger.starts_with(BUCKET));
         Self {
             rgw: registry.make("rgw"),
+            events: registry.make(EVENTS),
             registry: registry.clone(),
             tables: Arc::default(),
         }
@@ -335,7 +354,7 @@ mod tests {
         // A gateway that begins anew counts anew.
         Meters::new(&registry);
         let loggers: Vec<String> = registry.tables().into_iter().map(|t| t.0).collect();
-        assert_eq!(loggers, ["rgw"]);
+        assert_eq!(loggers, ["rgw", EVENTS]);
     }
 
     #[test]

@@ -12,9 +12,12 @@
 
 use crate::Clock;
 use crate::calendar::civil;
-use crate::record::Entry;
+use crate::event_figures::{Figures, Lost};
+use crate::meters::Meters;
+use crate::record::{Attributes, Entry};
 use crate::version::Version;
 use bytes::Bytes;
+use denc::{Decode, Encode, Reader, Writer};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,11 +70,69 @@ pub struct Notification {
     pub events: Vec<String>,
     pub prefix: String,
     pub suffix: String,
+    /// What the object has to have of user metadata, by names in lower case without what headers put before them.
+    pub meta: BTreeMap<String, String>,
+    /// And of tags.
+    pub tags: BTreeMap<String, String>,
 }
 
-denc::envelope_denc!(Notification, 1, 1, { id, topic, events, prefix, suffix });
+const WITH_FILTERS: u8 = 2;
+
+impl Encode for Notification {
+    /// Who does not know of these filters would tell too much.
+    fn encode(&self, w: &mut Writer) {
+        let version = if self.looks_inside() { WITH_FILTERS } else { 1 };
+        w.envelope(version, version, |w| {
+            w.put(&self.id);
+            w.put(&self.topic);
+            w.put(&self.events);
+            w.put(&self.prefix);
+            w.put(&self.suffix);
+            if version >= WITH_FILTERS {
+                w.put(&self.meta);
+                w.put(&self.tags);
+            }
+        });
+    }
+}
+
+impl Decode for Notification {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(WITH_FILTERS, |version, r| {
+            let mut of = Self {
+                id: r.get()?,
+                topic: r.get()?,
+                events: r.get()?,
+                prefix: r.get()?,
+                suffix: r.get()?,
+                ..Self::default()
+            };
+            if version >= WITH_FILTERS {
+                of.meta = r.get()?;
+                of.tags = r.get()?;
+            }
+            Ok(of)
+        })
+    }
+}
+
+/// Whether all that is wanted is there; there may be more.
+fn has_all(there: &BTreeMap<String, String>, wanted: &BTreeMap<String, String>) -> bool {
+    wanted.iter().all(|(name, value)| there.get(name) == Some(value))
+}
 
 impl Notification {
+    /// It is about some objects by what they have, not by their keys alone.
+    pub fn looks_inside(&self) -> bool {
+        !self.meta.is_empty() || !self.tags.is_empty()
+    }
+
+    /// None: nothing is known of the object, or it is none.
+    fn fits(&self, of: Option<&Attributes>) -> bool {
+        let has = |a: &Attributes| has_all(&a.meta, &self.meta) && has_all(&a.tags, &self.tags);
+        !self.looks_inside() || of.is_some_and(has)
+    }
+
     fn is_about(&self, key: &str) -> bool {
         key.starts_with(&self.prefix) && key.ends_with(&self.suffix)
     }
@@ -105,7 +166,8 @@ pub enum What<'a> {
     Amended(&'a Entry),
     /// A delete marker was made.
     Marked(Option<Version>),
-    Removed(Option<Version>),
+    /// With what was removed, where that was looked at ([`Notice::looks_inside`]).
+    Removed(Option<Version>, Option<&'a Attributes>),
 }
 
 fn event_name(how: How, what: What<'_>) -> Option<&'static str> {
@@ -114,9 +176,9 @@ fn event_name(how: How, what: What<'_>) -> Option<&'static str> {
         (How::Post, What::Put(_)) => "s3:ObjectCreated:Post",
         (How::Copy, What::Put(_)) => "s3:ObjectCreated:Copy",
         (How::Complete, What::Put(_)) => "s3:ObjectCreated:CompleteMultipartUpload",
-        (How::Delete, What::Removed(_)) => "s3:ObjectRemoved:Delete",
+        (How::Delete, What::Removed(..)) => "s3:ObjectRemoved:Delete",
         (How::Delete, What::Marked(_)) => "s3:ObjectRemoved:DeleteMarkerCreated",
-        (How::Expire, What::Removed(_)) => "s3:LifecycleExpiration:Delete",
+        (How::Expire, What::Removed(..)) => "s3:LifecycleExpiration:Delete",
         (How::Expire, What::Marked(_)) => "s3:LifecycleExpiration:DeleteMarkerCreated",
         (How::Tag, What::Amended(_)) => "s3:ObjectTagging:Put",
         (How::Untag, What::Amended(_)) => "s3:ObjectTagging:Delete",
@@ -163,10 +225,20 @@ impl Notice {
         })
     }
 
+    /// Whether what an object has decides about it.
+    pub fn looks_inside(&self) -> bool {
+        self.rules.iter().any(Notification::looks_inside)
+    }
+
     /// What is told of this change, at `at` (milliseconds since 1970).
     pub fn event(&self, key: &str, what: What<'_>, at: u64, sequence: u64) -> Option<Event> {
         let name = event_name(self.how, what)?;
-        let wanted = self.rules.iter().filter(|r| r.wants(name));
+        let has = match what {
+            What::Put(entry) | What::Amended(entry) => Some(&entry.attributes),
+            What::Removed(_, of) => of,
+            What::Marked(_) => None,
+        };
+        let wanted = self.rules.iter().filter(|r| r.wants(name) && r.fits(has));
         let targets: Vec<Target> = wanted
             .map(|r| Target {
                 topic: r.topic.clone(),
@@ -178,7 +250,7 @@ impl Notice {
         }
         let (entry, version) = match what {
             What::Put(entry) | What::Amended(entry) => (Some(entry), entry.version),
-            What::Marked(version) | What::Removed(version) => (None, version),
+            What::Marked(version) | What::Removed(version, _) => (None, version),
         };
         Some(Event {
             name: name.to_string(),
@@ -373,6 +445,7 @@ impl Marks {
 /// What this gateway has told of: names of rows, and shards that have some.
 #[derive(Debug, Default)]
 pub struct Told {
+    figures: OnceLock<Figures>,
     gateway: OnceLock<u64>,
     last: AtomicU64,
     /// With events of this gateway.
@@ -384,6 +457,21 @@ pub struct Told {
 }
 
 impl Told {
+    /// From now on it is counted there what becomes of events.
+    pub fn counted(&self, meters: &Meters) {
+        // Once alone: a gateway has one.
+        let _ = self.figures.set(Figures::new(meters));
+    }
+
+    /// None: nobody counts.
+    pub fn figures(&self) -> Option<&Figures> {
+        self.figures.get()
+    }
+
+    pub fn lost(&self, why: Lost, events: u64) {
+        self.figures().iter().for_each(|f| f.lost(why, events));
+    }
+
     /// What all rows of this gateway begin with.
     pub fn prefix(&self, clock: &Clock) -> Bytes {
         let gateway = self.gateway.get_or_init(|| clock.random_u64());
@@ -417,8 +505,10 @@ impl Told {
         let mut waiting = self.waiting();
         if waiting.len() < MARKS_MAX || waiting.contains_key(shard) {
             *waiting.entry(shard.to_string()).or_default() += 1;
+            self.figures().iter().for_each(|f| f.waiting(0, 1));
         }
         drop(waiting);
+        self.figures().iter().for_each(|f| f.triggered());
         self.shards.mark(shard);
     }
 
@@ -431,9 +521,11 @@ impl Told {
     pub fn gathered(&self, shard: &str, events: Option<u64>) {
         let mut waiting = self.waiting();
         let left = waiting.get(shard).copied().unwrap_or(0);
-        match events.map(|n| left.saturating_sub(n)) {
-            Some(left) if left > 0 => drop(waiting.insert(shard.to_string(), left)),
-            _ => drop(waiting.remove(shard)),
+        let rest = events.map_or(0, |n| left.saturating_sub(n));
+        self.figures().iter().for_each(|f| f.waiting(left, rest));
+        match rest {
+            0 => drop(waiting.remove(shard)),
+            rest => drop(waiting.insert(shard.to_string(), rest)),
         }
     }
 }
@@ -454,7 +546,6 @@ pub fn queued_as(row: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use denc::{Decode, Encode};
 
     fn rule(events: &[&str], prefix: &str, suffix: &str) -> Notification {
         Notification {
@@ -463,6 +554,7 @@ mod tests {
             events: events.iter().map(|e| e.to_string()).collect(),
             prefix: prefix.into(),
             suffix: suffix.into(),
+            ..Notification::default()
         }
     }
 
@@ -499,7 +591,7 @@ mod tests {
             let notice = Notice::of(&rules, ("b", "o", key), how, &Asker::default())?;
             notice.event(key, what, 0, 1).map(|e| e.name)
         };
-        let removed = What::Removed(None);
+        let removed = What::Removed(None, None);
         assert_eq!(
             told("x", How::Delete, removed).as_deref(),
             Some("s3:ObjectRemoved:Delete")
@@ -509,6 +601,46 @@ mod tests {
         assert_eq!(told("x", How::Put, removed), None);
         assert!(Notice::of(&rules[..1], ("b", "o", "a/x.png"), How::Put, &Asker::default()).is_none());
         assert!(Notice::of(&rules[..1], ("b", "o", "a/x.jpg"), How::Put, &Asker::default()).is_some());
+    }
+
+    #[test]
+    fn filters_look_at_what_an_object_has() {
+        let map = |of: &[(&str, &str)]| -> BTreeMap<String, String> {
+            of.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect()
+        };
+        let plain = rule(&["s3:ObjectRemoved:*"], "", "");
+        let rule = Notification {
+            meta: map(&[("kind", "photo")]),
+            tags: map(&[("a", "1"), ("b", "2")]),
+            ..plain.clone()
+        };
+        for (of, version) in [(&plain, 1), (&rule, 2)] {
+            let bytes = of.to_bytes();
+            assert_eq!(bytes[..2], [version, version], "who does not know of filters refuses it");
+            assert_eq!(Notification::from_bytes(&bytes).unwrap(), *of);
+        }
+        let notice = |rule: &Notification| {
+            let rules = [rule.clone()];
+            Notice::of(&rules, ("b", "o", "k"), How::Delete, &Asker::default()).unwrap()
+        };
+        assert!(notice(&rule).looks_inside() && !notice(&plain).looks_inside());
+        let told = |rule: &Notification, meta: &[(&str, &str)], tags: &[(&str, &str)]| {
+            let of = Attributes {
+                meta: map(meta),
+                tags: map(tags),
+                ..Attributes::default()
+            };
+            let what = What::Removed(None, Some(&of));
+            notice(rule).event("k", what, 0, 1).is_some()
+        };
+        let (meta, tags) = (&[("kind", "photo"), ("x", "y")], &[("a", "1"), ("b", "2"), ("c", "3")]);
+        assert!(told(&rule, meta, tags), "it may have more");
+        assert!(!told(&rule, &[], tags) && !told(&rule, meta, &tags[..1]));
+        assert!(!told(&rule, &[("kind", "Photo")], tags) && !told(&rule, tags, meta));
+        assert!(told(&plain, &[], &[]));
+        // A delete marker has nothing.
+        assert!(notice(&rule).event("k", What::Marked(None), 0, 1).is_none());
+        assert!(notice(&plain).event("k", What::Marked(None), 0, 1).is_some());
     }
 
     #[test]

@@ -365,16 +365,19 @@ impl<P: Pool> Objects<P> {
             Ok(Some(match which {
                 Which::Current => {
                     condition.check(history.current())?;
+                    let had = self.labels(history.current());
                     let deleted = history.delete(terms.versioning)?;
-                    self.tell_deleted(key, after, deleted, change);
+                    self.tell_deleted(key, after, (deleted, had.as_ref()), change);
                     deleted
                 }
                 _ => {
                     let target = history.find(which)?.filter(|(marker, _)| !marker);
                     condition.check(target.map(|(_, entry)| entry))?;
+                    let had = self.labels(target.map(|(_, entry)| entry));
                     let deleted = history.remove(which, terms.bypass)?;
                     if deleted.there {
-                        self.tell(key, after, What::Removed(deleted.version), change);
+                        let what = What::Removed(deleted.version, had.as_ref());
+                        self.tell(key, after, what, change);
                     }
                     deleted
                 }
@@ -383,8 +386,20 @@ impl<P: Pool> Objects<P> {
         Ok(deleted.await?.unwrap_or_default())
     }
 
+    /// What an object has that is to be removed, where somebody wants to be told by that.
+    fn labels(&self, of: Option<&Entry>) -> Option<Attributes> {
+        let asked = self.notice.as_ref().is_some_and(|n| n.looks_inside());
+        of.filter(|_| asked).map(|entry| entry.attributes.clone())
+    }
+
     /// Of a delete without an id.
-    fn tell_deleted(&self, key: &str, after: u64, deleted: Deleted, change: &mut Change) {
+    fn tell_deleted(
+        &self,
+        key: &str,
+        after: u64,
+        (deleted, had): (Deleted, Option<&Attributes>),
+        change: &mut Change,
+    ) {
         match deleted {
             Deleted {
                 marker: true,
@@ -393,7 +408,7 @@ impl<P: Pool> Objects<P> {
             } => self.tell(key, after, What::Marked(version), change),
             Deleted {
                 there: true, version, ..
-            } => self.tell(key, after, What::Removed(version), change),
+            } => self.tell(key, after, What::Removed(version, had), change),
             // Nothing was there: nothing was changed.
             _ => {}
         }
@@ -412,8 +427,9 @@ impl<P: Pool> Objects<P> {
                 return Ok(None);
             }
             let after = history.changed();
+            let had = self.labels(Some(seen));
             let deleted = history.delete(versioning)?;
-            self.tell_deleted(key, after, deleted, change);
+            self.tell_deleted(key, after, (deleted, had.as_ref()), change);
             Ok(Some(deleted))
         });
         Ok(deleted.await?.is_some())
@@ -440,7 +456,9 @@ impl<P: Pool> Objects<P> {
             }
             let after = history.changed();
             let deleted = history.remove(which, false)?;
-            self.tell(key, after, What::Removed(deleted.version), change);
+            let had = self.labels(Some(&seen.entry).filter(|_| !seen.marker));
+            let what = What::Removed(deleted.version, had.as_ref());
+            self.tell(key, after, what, change);
             Ok(Some(deleted))
         });
         match removed.await {

@@ -1,4 +1,4 @@
-//! Sessions of roles: temporary keys and their tokens, which every gateway of the cluster verifies, and none remembers.
+//! Sessions of roles, and of users themselves: temporary keys and their tokens, which every gateway of the cluster verifies, and none remembers.
 //!
 //! ```text
 //! access key         ASIA and 16 characters at random
@@ -6,7 +6,7 @@
 //! token              base64(version, salt, AES-256-GCM(Claim)) under HKDF(key of the cluster, salt), bound to the access key
 //! ```
 //!
-//! So a token is good with its own key alone, until it ends; the role is looked up with each request. Of another cluster nothing opens.
+//! So a token is good with its own key alone, until it ends; the role, or the key that the user had it made with, is looked up with each request. Of another cluster nothing opens.
 
 use crate::accounts::letters;
 use crate::policy::{Policy, Request, Verdict, session_principal};
@@ -15,7 +15,7 @@ use crate::seal::Key;
 use crate::{Clock, Result};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use denc::{Decode, Encode};
+use denc::{Decode, Encode, Reader, Writer};
 
 /// Keys of users, which are made at random, may begin so, too: they are looked for first.
 const PREFIX: &str = "ASIA";
@@ -28,6 +28,7 @@ const TOKEN_MAX: usize = 8 << 10;
 /// What a token says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
+    /// Empty: the user is the owner himself, and `name` the key that he had it made with.
     pub role: String,
     /// The role's, when it was taken.
     pub role_id: String,
@@ -40,7 +41,55 @@ pub struct Claim {
     pub policy: String,
 }
 
-denc::envelope_denc!(Claim, 1, 1, { role, role_id, owner, name, until, policy });
+const OF_USER: u8 = 2;
+
+impl Encode for Claim {
+    /// Who knows of sessions of roles alone takes no other.
+    fn encode(&self, w: &mut Writer) {
+        let version = if self.is_of_user() { OF_USER } else { 1 };
+        w.envelope(version, version, |w| {
+            w.put(&self.role);
+            w.put(&self.role_id);
+            w.put(&self.owner);
+            w.put(&self.name);
+            w.put(&self.until);
+            w.put(&self.policy);
+        });
+    }
+}
+
+impl Decode for Claim {
+    fn decode(r: &mut Reader) -> denc::Result<Self> {
+        r.envelope(OF_USER, |_, r| {
+            Ok(Self {
+                role: r.get()?,
+                role_id: r.get()?,
+                owner: r.get()?,
+                name: r.get()?,
+                until: r.get()?,
+                policy: r.get()?,
+            })
+        })
+    }
+}
+
+impl Claim {
+    /// Of a user himself, by one of his keys.
+    pub fn of_user(user: &str, access: &str, until: u64) -> Self {
+        Self {
+            role: String::new(),
+            role_id: String::new(),
+            owner: user.to_string(),
+            name: access.to_string(),
+            until,
+            policy: String::new(),
+        }
+    }
+
+    pub fn is_of_user(&self) -> bool {
+        self.role.is_empty()
+    }
+}
 
 /// What a client gets.
 pub struct Made {
@@ -104,6 +153,8 @@ pub fn open(key: &Key, access: &str, token: &str, now_ms: u64) -> Result<Opened>
 #[derive(Debug)]
 pub struct Session {
     pub role: String,
+    /// The role's, and the session's name.
+    pub id: String,
     /// As policies of buckets know it.
     pub principal: String,
     rights: Vec<Policy>,
@@ -119,6 +170,7 @@ impl Session {
     pub fn new(role: &Role, claim: &Claim) -> Self {
         Self {
             role: role.name.clone(),
+            id: format!("{}:{}", role.id, claim.name),
             principal: session_principal(&role.name, &claim.name),
             rights: role.policies.values().map(|text| rights(text)).collect(),
             narrowed: Some(&claim.policy).filter(|p| !p.is_empty()).map(|p| rights(p)),

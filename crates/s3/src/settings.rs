@@ -123,7 +123,7 @@ fn years_after(ms: u64, years: u64) -> u64 {
 }
 
 /// The newest version that this program writes and reads.
-pub const KNOWN: u8 = WITH_ENDING;
+pub const KNOWN: u8 = WITH_FILTERS;
 const WITH_POLICY: u8 = 2;
 const WITH_LIFECYCLE: u8 = 3;
 const WITH_VERSIONING: u8 = 4;
@@ -133,6 +133,8 @@ const WITH_CONTAINER: u8 = 7;
 /// And of logging.
 const WITH_NOTIFICATIONS: u8 = 8;
 const WITH_ENDING: u8 = 9;
+/// Of notifications, by what objects have.
+const WITH_FILTERS: u8 = 10;
 
 impl Encode for Settings {
     /// Under the first version that has all that is set.
@@ -140,6 +142,7 @@ impl Encode for Settings {
         let rights = !self.policy.is_empty() || self.block.is_some();
         let versions = self.versioning != Versioning::Off || self.lock.is_some();
         let version = match (self.lifecycle.is_empty(), rights) {
+            _ if self.notifications.iter().any(Notification::looks_inside) => WITH_FILTERS,
             _ if self.ending => WITH_ENDING,
             _ if !self.notifications.is_empty() || self.logging.is_some() => WITH_NOTIFICATIONS,
             _ if self.container.is_some() => WITH_CONTAINER,
@@ -350,10 +353,12 @@ mod tests {
                 topic: "t".into(),
                 events: vec!["s3:ObjectCreated:*".into()],
                 prefix: "p".into(),
-                suffix: String::new(),
+                ..Notification::default()
             }],
             ..Settings::default()
         };
+        let mut filters = notifications.clone();
+        filters.notifications[0].tags = BTreeMap::from([("a".into(), "b".into())]);
         let logging = Settings {
             logging: Some(Logging {
                 target: "t".into(),
@@ -370,7 +375,9 @@ mod tests {
             (first(&notifications), first(&logging), first(&ending)),
             (8, 8, 9)
         );
+        assert_eq!(first(&filters), 10);
         for settings in [
+            filters,
             ending,
             logging,
             notifications,

@@ -14,7 +14,7 @@
 //! Bounds: [`TOPICS_MAX`] topics of a user; [`ROWS_MAX`] events of a topic, and [`BYTES_MAX`]: what finds no room is dropped, and counted.
 
 use crate::accounts::{all_rows, ensure};
-use crate::rados::{Change, Look, Pool, Span};
+use crate::rados::{Change, Look, PAGE, Pool, Span};
 use crate::{Clock, Error, Result};
 use bytes::Bytes;
 use denc::{Decode, Encode};
@@ -81,6 +81,14 @@ pub struct Page {
     pub more: bool,
     /// How many the queue has in all.
     pub queued: u64,
+}
+
+/// A part of a queue as it was at one moment, with what was said of it then.
+#[derive(Debug)]
+pub struct Part {
+    pub said: Option<Bytes>,
+    pub rows: Vec<(Bytes, Bytes)>,
+    pub more: bool,
 }
 
 /// What is to be told.
@@ -254,6 +262,24 @@ impl<P: Pool> Topics<P> {
         Ok(rows.iter().filter_map(|(row, raw)| read(row, raw)).collect())
     }
 
+    /// All as they lie.
+    pub async fn rows(&self) -> Result<Vec<(Bytes, Bytes)>> {
+        self.below(&Bytes::from_static(b"t")).await
+    }
+
+    /// What of a queue comes behind this row; to look at alone.
+    pub async fn part(&self, id: &str, after: &Bytes) -> Result<Part> {
+        let prefix = Bytes::from_static(b"e");
+        let mut look = Look::keys([&queue_row()]);
+        look.page = Some(Span::new(after.max(&prefix), &prefix, PAGE));
+        let mut seen = self.pool.look(&queue_name(id), look).await?;
+        Ok(Part {
+            said: seen.values.remove(&queue_row()),
+            rows: seen.rows,
+            more: seen.more,
+        })
+    }
+
     /// With what has not been told yet.
     pub async fn delete(&self, owner: &str, name: &str) -> Result<()> {
         let row = topic_row(owner, name);
@@ -328,8 +354,8 @@ impl<P: Pool> Topics<P> {
         }
     }
 
-    /// Adds events, by the names of their rows, as far as there is room for them.
-    pub async fn add(&self, id: &str, events: &BTreeMap<Bytes, Bytes>) -> Result<()> {
+    /// Adds events, by the names of their rows, as far as there is room for them; how many were dropped.
+    pub async fn add(&self, id: &str, events: &BTreeMap<Bytes, Bytes>) -> Result<u64> {
         for _ in 0..TRIES_MAX {
             let mut look = Look::keys([&queue_row()]);
             look.keys.extend(events.keys().cloned());
@@ -341,7 +367,7 @@ impl<P: Pool> Topics<P> {
                 .filter(|(row, _)| !seen.contains_key(*row))
                 .collect();
             if new.is_empty() {
-                return Ok(());
+                return Ok(0);
             }
             let mut queue = was;
             let mut change = Change::default().expecting(&queue_row(), old);
@@ -366,7 +392,7 @@ impl<P: Pool> Topics<P> {
                             queue.full
                         );
                     }
-                    return Ok(());
+                    return Ok(queue.full - was.full);
                 }
             }
         }
@@ -407,14 +433,15 @@ impl<P: Pool> Topics<P> {
         }
     }
 
-    /// Takes away what was told, and what was dropped; whoever has the queue has it on, or no longer. False: it is another's.
-    pub async fn settle(&self, id: &str, done: &Done, (by, on): (u64, bool)) -> Result<bool> {
+    /// Takes away what was told, and what was dropped; whoever has the queue has it on, or no longer. False: it is another's. With how many it has dropped itself.
+    pub async fn settle(&self, id: &str, done: &Done, (by, on): (u64, bool)) -> Result<(bool, u64)> {
         for _ in 0..TRIES_MAX {
             let mut look = Look::keys([&queue_row(), &lease_row()]);
             look.keys.extend(done.told.iter().chain(&done.old).cloned());
             let seen = self.pool.look(&queue_name(id), look).await?.values;
             let (old, lease) = (seen.get(&queue_row()), seen.get(&lease_row()));
             let mut queue = queue_of(old);
+            let dropped = queue.old;
             let mut change = Change::default()
                 .expecting(&queue_row(), old)
                 .expecting(&lease_row(), lease);
@@ -431,12 +458,12 @@ impl<P: Pool> Topics<P> {
                 queue.old += u64::from(done.old.contains(row));
             }
             if !mine && change.unset.is_empty() {
-                return Ok(false);
+                return Ok((false, 0));
             }
             change = change.setting(&queue_row(), queue.to_bytes());
             match self.pool.change(&queue_name(id), change).await {
                 Err(e) if e.is_conflict() => self.outrun().await,
-                other => return other.map(|()| mine),
+                other => return other.map(|()| (mine, queue.old - dropped)),
             }
         }
         Err(Error::Busy("others write to the same topic"))

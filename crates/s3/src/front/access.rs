@@ -6,6 +6,7 @@
 
 use super::Front;
 use super::caller::Noted;
+use super::notification_filters::{OPERATION, Passed};
 use super::sessions::token;
 use super::texts::url_decoded;
 use super::v2::uncovered_name;
@@ -205,6 +206,11 @@ impl<P: Pool> S3Access for Front<P> {
             notes.session = identity.session.as_ref().map(|s| s.principal.clone());
         }
         self.hold_rate(cx, Some(&identity.user)).await?;
+        let bucket = cx.s3_path().as_bucket().map(str::to_string);
+        let sets = cx.s3_op().name() == OPERATION;
+        if let (Some(bucket), true, Some(passed)) = (bucket, sets, cx.extensions_mut().get::<Passed>()) {
+            passed.set((identity.clone(), bucket));
+        }
         cx.extensions_mut().insert(identity);
         Ok(())
     }

@@ -9,6 +9,7 @@ use super::customer::hide_keys;
 use super::hosts::Hosts;
 use super::kinds::{kind, place};
 use super::logging_ops::Seen;
+use super::notification_filters::Aside;
 use super::object_ops::length;
 use super::pace::Paced;
 use super::raw::{Kept, Raw};
@@ -17,7 +18,7 @@ use super::signed_form::service_of;
 use super::swift::path::{self as swift_path, Target};
 use super::texts::{path_decoded, url_decoded};
 use super::website_ops::Asked as Browser;
-use super::{Front, logging_ops, service};
+use super::{Front, logging_ops, raw, service};
 use crate::meters::{Answered, End};
 use crate::rados::Pool;
 use crate::usage::Sums;
@@ -122,7 +123,7 @@ impl<P: Pool> Entrance<P> {
 
     /// As the library shall see it.
     fn taken(&self, mut request: Request, came: &Arc<AtomicU64>) -> hyper::Request<s3s::Body> {
-        let raw = Raw::default();
+        let raw = request.extensions().get::<Raw>().cloned().unwrap_or_default();
         let is_kept = names_one(request.uri().query().unwrap_or_default(), &KEPT);
         if is_kept {
             request.extensions_mut().insert(raw.clone());
@@ -271,7 +272,7 @@ impl<P: Pool> Entrance<P> {
         let by_host = self.bucket_of_host(&request).is_some();
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
         // Said before it comes: the library would read up to its limit, and call it an error of ours.
-        if announced(request.headers()) > service::XML_BYTES as u64
+        if announced(request.headers()) > raw::XML_BYTES as u64
             && !stores(request.method(), (path, by_host), query)
         {
             return refused(S3ErrorCode::MaxMessageLengthExceeded.into());
@@ -282,7 +283,21 @@ impl<P: Pool> Entrance<P> {
             let slashed = self.front.slashed(method, uri, request.headers()).await;
             *request.uri_mut() = slashed.unwrap_or_else(|| request.uri().clone());
         }
-        self.service.call(self.taken(request, came)).await
+        self.called(request, came).await
+    }
+
+    /// The library's answer, or what is to be said in its place.
+    async fn called(
+        &self,
+        mut request: Request,
+        came: &Arc<AtomicU64>,
+    ) -> Result<HttpResponse, HttpError> {
+        let aside = Aside::of(&mut request);
+        let answer = self.service.call(self.taken(request, came)).await?;
+        match aside {
+            Some(aside) => self.front.set_aside(aside, answer).await,
+            None => Ok(answer),
+        }
     }
 
     async fn answer_to(

@@ -26,10 +26,22 @@ impl Signer {
     pub fn is_temporary(&self) -> bool {
         self.sealing.is_some()
     }
+
+    /// It was made here for a user, and is neither temporary nor of another service.
+    pub fn is_own(&self) -> bool {
+        self.sealing.is_none() && self.who.is_none()
+    }
+
+    pub fn access(&self) -> &str {
+        &self.access
+    }
 }
 
 fn no_key() -> S3Error {
-    coded(S3ErrorCode::InvalidAccessKeyId, "there is no such access key")
+    coded(
+        S3ErrorCode::InvalidAccessKeyId,
+        "there is no such access key, or it is not active",
+    )
 }
 
 fn refused(why: Refused) -> S3Error {
@@ -60,6 +72,10 @@ impl<P: Pool> Front<P> {
             true => self.accounts.key_or_sealing(access).await?,
             false => (self.accounts.key(access).await?, None),
         };
+        // One that was set aside is not looked for elsewhere either.
+        if own.as_ref().is_some_and(|key| !key.active) {
+            return Err(no_key());
+        }
         if let Some(key) = own {
             return Ok(Signer {
                 secret: key.secret,
@@ -93,7 +109,7 @@ impl<P: Pool> Front<P> {
     /// Who it is whose signature was good. `token`: of a session, as the request has it.
     pub(super) async fn identity(&self, of: &Signer, token: Option<&str>) -> S3Result<Identity> {
         match (&of.sealing, token) {
-            (Some(sealing), Some(token)) => return self.taken_role((sealing, &of.access), token).await,
+            (Some(sealing), Some(token)) => return self.of_token((sealing, &of.access), token).await,
             (Some(_), None) => {
                 let why = "a temporary key goes with its token, x-amz-security-token";
                 return Err(coded(S3ErrorCode::AccessDenied, why));

@@ -1,11 +1,12 @@
 //! IAM: users make and change roles of their own, by forms (`signed_form`), if they have the capability for it (`roles`). Roles of others are not there for
 //! them: so nobody hands out what is not his.
 //!
-//! Not here: users, their keys and their policies.
+//! Users and their keys: `iam_users`. Not here: policies of users.
 
 use super::Front;
 use super::caller::Noted;
-use super::signed_form::{Done, Refusal, refuse, xml};
+use super::iam_users;
+use super::signed_form::{By, Done, Refusal, refuse, xml};
 use super::sts_ops::iso;
 use super::texts::Names;
 use crate::Error;
@@ -62,7 +63,7 @@ fn asked(mut of: BTreeMap<String, String>) -> Done<Asked> {
     let known = ACTIONS.iter().find(|(name, _)| *name == action);
     let (operation, writes) = *known.ok_or_else(|| {
         let why = format!(
-            "{action:?} is not built: roles and their policies are made, shown, changed and removed here"
+            "{action:?} is not built: roles with their policies, users and their access keys are made, shown, changed and removed here; what users may do is said by policies of buckets"
         );
         refuse("NotImplemented", why)
     })?;
@@ -168,10 +169,14 @@ fn listed(roles: &[Role], max: usize) -> String {
 impl<P: Pool> Front<P> {
     pub(super) async fn iam_asked(
         &self,
-        user: &str,
+        by: &By,
         form: BTreeMap<String, String>,
         noted: &Noted,
     ) -> Done<(&'static str, String)> {
+        let user = by.identity.user.as_str();
+        if iam_users::is_one(&form) {
+            return self.users_asked((user, by.own), form, noted).await;
+        }
         let asked = asked(form)?;
         noted.lock().operation = Some(asked.operation.into());
         let caps = self.accounts.caps(user).await?;
@@ -305,8 +310,8 @@ mod tests {
         assert_eq!((page.max, page.after.as_str(), page.writes), (PAGE, "a", false));
         for (bad, code) in [
             ("", "MissingAction"),
-            ("Action=CreateUser&UserName=u", "NotImplemented"),
-            ("Action=CreateAccessKey", "NotImplemented"),
+            ("Action=PutUserPolicy&UserName=u", "NotImplemented"),
+            ("Action=CreateGroup", "NotImplemented"),
             ("Action=GetRole", "ValidationError"),
             ("Action=GetRole&RoleName=r&Path=x", "ValidationError"),
             (

@@ -2,6 +2,8 @@
 
 use super::caller::Peer;
 use super::errors::{coded, invalid, not_built};
+use super::notification_filters::{Filters, with_filters};
+use super::page::Document;
 use super::permit::Ask;
 use super::raw::{self, Leaf, Raw};
 use super::texts::url_decoded;
@@ -14,10 +16,10 @@ use crate::rados::Pool;
 use hyper::Uri;
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const ID_MAX: usize = 255;
-const FILTER_MAX: usize = 1024;
+pub(super) const FILTER_MAX: usize = 1024;
 const EVENTS_MAX: usize = 20;
 /// Of all notifications of a bucket together: they are read with each change of settings.
 const BYTES_MAX: usize = 64 << 10;
@@ -31,7 +33,7 @@ const LEAVES: [(&str, Leaf); 7] = [
     ("Name", Leaf::Text),
     ("Value", Leaf::Text),
 ];
-/// The library passes over others at the outside.
+/// What the library reads; it passes over others at the outside.
 const NAMES: [&str; 15] = [
     "NotificationConfiguration",
     "TopicConfiguration",
@@ -49,6 +51,8 @@ const NAMES: [&str; 15] = [
     "Queue",
     "CloudFunction",
 ];
+/// What is read here in its place (`notification_filters`).
+const OURS: [&str; 2] = ["S3Metadata", "S3Tags"];
 /// What others tell of.
 const UNBUILT: [&str; 8] = [
     "s3:IntelligentTiering",
@@ -61,12 +65,18 @@ const UNBUILT: [&str; 8] = [
     "s3:Replication:",
 ];
 
-fn malformed(what: impl Into<String>) -> S3Error {
+pub(super) fn malformed(what: impl Into<String>) -> S3Error {
     coded(S3ErrorCode::MalformedXML, what)
 }
 
-/// Refused where the library would not take it as it was written.
+/// Refused where it would not be taken as it was written. Where filters of ours are is not looked at.
 pub(super) fn check(xml: &[u8]) -> Result<(), String> {
+    raw::check(xml, &LEAVES)?;
+    raw::check_names(xml, &[&NAMES[..], &OURS[..]].concat())
+}
+
+/// Refused where the library would not take it as it was written: filters of ours below the root, too, which it passes over.
+pub(super) fn check_read(xml: &[u8]) -> Result<(), String> {
     raw::check(xml, &LEAVES)?;
     raw::check_names(xml, &NAMES)
 }
@@ -114,7 +124,11 @@ fn filter(given: Option<NotificationConfigurationFilter>) -> S3Result<(String, S
 }
 
 /// `new_id`: of one that has none.
-fn notification(given: TopicConfiguration, owner: &str, new_id: String) -> S3Result<Notification> {
+fn notification(
+    given: TopicConfiguration,
+    filters: Filters,
+    (owner, new_id): (&str, String),
+) -> S3Result<Notification> {
     let topic = topic_of(&given.topic_arn).filter(|(of, _)| *of == owner);
     let (_, topic) = topic.ok_or_else(|| no_topic(&given.topic_arn))?;
     if given.events.is_empty() || given.events.len() > EVENTS_MAX {
@@ -135,6 +149,8 @@ fn notification(given: TopicConfiguration, owner: &str, new_id: String) -> S3Res
         events,
         prefix,
         suffix,
+        meta: filters.meta,
+        tags: filters.tags,
     })
 }
 
@@ -146,8 +162,14 @@ fn overlapping(all: &[Notification]) -> Option<(&str, &str)> {
         let (one, other) = (a.trim_end_matches('*'), b.trim_end_matches('*'));
         a == b || (a != one && other.starts_with(one)) || (b != other && one.starts_with(other))
     };
+    // One object has one value of a name.
+    let apart = |a: &BTreeMap<String, String>, b: &BTreeMap<String, String>| {
+        a.iter().any(|(n, v)| b.get(n).is_some_and(|other| other != v))
+    };
     let both = |a: &Notification, b: &Notification| {
         a.topic == b.topic
+            && !apart(&a.meta, &b.meta)
+            && !apart(&a.tags, &b.tags)
             && begins(&a.prefix, &b.prefix)
             && ends(&a.suffix, &b.suffix)
             && a.events.iter().any(|x| b.events.iter().any(|y| same(x, y)))
@@ -220,10 +242,38 @@ impl<P: Pool> Front<P> {
     ) -> S3Result<()> {
         let given = std::mem::take(&mut req.input.notification_configuration);
         let bucket = req.input.bucket.clone();
-        let ask = Ask::bucket(Action::PutBucketNotification, &bucket);
-        let owner = self.permitted(&req, &ask).await?.bucket.owner;
         let text = req.extensions.get::<Raw>().map(Raw::take).unwrap_or_default();
-        check(&text).map_err(malformed)?;
+        check_read(&text).map_err(malformed)?;
+        self.set_given(&req, &bucket, (given, Vec::new())).await
+    }
+
+    /// `filters`: of the topics, in their order, where they have some that the library does not read.
+    pub(super) async fn set_given<T>(
+        &self,
+        req: &S3Request<T>,
+        bucket: &str,
+        (given, filters): (NotificationConfiguration, Vec<Filters>),
+    ) -> S3Result<()> {
+        let ask = Ask::bucket(Action::PutBucketNotification, bucket);
+        let owner = self.permitted(req, &ask).await?.bucket.owner;
+        let of = self.judged(given, filters, &owner)?;
+        let wanted: BTreeSet<&str> = of.iter().map(|n| n.topic.as_str()).collect();
+        let there = self.topics.named(&owner, wanted.iter().copied()).await?;
+        let there: BTreeSet<&str> = there.iter().map(|t| t.name.as_str()).collect();
+        if let Some(missing) = wanted.difference(&there).next() {
+            return Err(no_topic(&topic_arn(&owner, missing)));
+        }
+        self.change_settings(req, ask, |s| s.notifications.clone_from(&of))
+            .await
+    }
+
+    /// What is to be set, if it is good; whether the topics are there is not looked at.
+    fn judged(
+        &self,
+        given: NotificationConfiguration,
+        filters: Vec<Filters>,
+        owner: &str,
+    ) -> S3Result<Vec<Notification>> {
         let is_some = |list: Option<usize>| list.is_some_and(|n| n > 0);
         if is_some(given.queue_configurations.map(|l| l.len()))
             || is_some(given.lambda_function_configurations.map(|l| l.len()))
@@ -237,9 +287,11 @@ impl<P: Pool> Front<P> {
                 "a bucket has at most {NOTIFICATIONS_MAX} notifications"
             )));
         }
+        let mut filters = filters.into_iter();
         let of = given.into_iter().map(|topic| {
             let new_id = format!("{:016x}", self.clock.random_u64());
-            notification(topic, &owner, new_id)
+            let filters = filters.next().unwrap_or_default();
+            notification(topic, filters, (owner, new_id))
         });
         let of = of.collect::<S3Result<Vec<Notification>>>()?;
         if let Some((a, b)) = overlapping(&of) {
@@ -256,30 +308,25 @@ impl<P: Pool> Front<P> {
                 "the notifications of a bucket have at most 64 KiB together",
             ));
         }
-        let wanted: BTreeSet<&str> = of.iter().map(|n| n.topic.as_str()).collect();
-        let there = self.topics.named(&owner, wanted.iter().copied()).await?;
-        let there: BTreeSet<&str> = there.iter().map(|t| t.name.as_str()).collect();
-        if let Some(missing) = wanted.difference(&there).next() {
-            return Err(no_topic(&topic_arn(&owner, missing)));
-        }
-        self.change_settings(&req, ask, |s| s.notifications.clone_from(&of))
-            .await
+        Ok(of)
     }
 
-    pub async fn notifications(
+    pub(super) async fn notifications(
         &self,
         req: S3Request<GetBucketNotificationConfigurationInput>,
-    ) -> S3Result<GetBucketNotificationConfigurationOutput> {
+    ) -> S3Result<(GetBucketNotificationConfigurationOutput, Option<Document>)> {
         let ask = Ask::bucket(Action::GetBucketNotification, &req.input.bucket);
         let known = self.permitted(&req, &ask).await?;
         let asked = said_id(&req.uri).filter(|id| !id.is_empty());
         let of = known.settings.of.notifications.iter();
         let of = of.filter(|n| asked.as_ref().is_none_or(|id| n.id == *id));
-        let of: Vec<_> = of.map(|n| said(&known.bucket.owner, n)).collect();
-        Ok(GetBucketNotificationConfigurationOutput {
-            topic_configurations: Some(of).filter(|of| !of.is_empty()),
+        let (of, owner) = (of.cloned().collect::<Vec<_>>(), known.bucket.owner.as_str());
+        let topics: Vec<_> = of.iter().map(|n| said(owner, n)).collect();
+        let output = GetBucketNotificationConfigurationOutput {
+            topic_configurations: Some(topics).filter(|of| !of.is_empty()),
             ..GetBucketNotificationConfigurationOutput::default()
-        })
+        };
+        Ok((output, with_filters(owner, &of)))
     }
 
     /// One, or all: radosgw's way.
@@ -317,7 +364,7 @@ mod tests {
     fn notifications_are_taken_or_refused() {
         let arn = topic_arn("o", "t");
         let code = |given| {
-            let taken = notification(given, "o", "new".into());
+            let taken = notification(given, Filters::default(), ("o", "new".into()));
             taken.map_err(|e| e.code().as_str().to_string())
         };
         let put = ["s3:ObjectCreated:Put"];
@@ -352,6 +399,7 @@ mod tests {
             events: vec![event.into()],
             prefix: prefix.into(),
             suffix: suffix.into(),
+            ..Notification::default()
         };
         let first = of("t", "s3:ObjectCreated:*", "a/", ".x");
         for (other, overlaps) in [
@@ -363,6 +411,18 @@ mod tests {
             (of("t", "s3:ObjectCreated:*", "a/", ".y"), false),
         ] {
             let both = [first.clone(), other];
+            assert_eq!(overlapping(&both).is_some(), overlaps, "{both:?}");
+        }
+        let tagged = |name: &str, value: &str| Notification {
+            tags: BTreeMap::from([(name.to_string(), value.to_string())]),
+            ..first.clone()
+        };
+        for (a, b, overlaps) in [
+            (first.clone(), tagged("k", "1"), true),
+            (tagged("k", "1"), tagged("l", "1"), true),
+            (tagged("k", "1"), tagged("k", "2"), false),
+        ] {
+            let both = [a, b];
             assert_eq!(overlapping(&both).is_some(), overlaps, "{both:?}");
         }
     }
@@ -384,10 +444,13 @@ mod tests {
             "<TopicConfig><Id>a</Id></TopicConfig>",
             "<TopicConfiguration>x</TopicConfiguration>",
             "<TopicConfiguration><Id><![CDATA[a]]></Id></TopicConfiguration>",
-            "<Filter><S3Tags><FilterRule/></S3Tags></Filter>",
+            "<Filter><S3Other><FilterRule/></S3Other></Filter>",
         ] {
             assert!(of(bad).is_err(), "{bad}");
         }
+        // What the library would pass over: its notifications would be about all objects.
+        let astray = b"<NotificationConfiguration><TopicConfiguration><Topic>t</Topic></TopicConfiguration><S3Tags/></NotificationConfiguration>";
+        assert!(check(astray).is_ok() && check_read(astray).is_err());
     }
 
     #[test]

@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-/// As much as the library takes of XML; of what is longer, which is none, this is kept.
-const BYTES_MAX: usize = super::service::XML_BYTES;
+/// As much as the library takes of XML, and as is kept of it. A list of 10,000 parts with their checksums fits.
+pub const XML_BYTES: usize = 4 << 20;
 
 /// What has come of a body.
 #[derive(Debug, Clone, Default)]
@@ -49,7 +49,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Kept<B> {
             && let Some(data) = frame.data_ref()
         {
             let mut raw = self.raw.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let room = BYTES_MAX.saturating_sub(raw.len());
+            let room = XML_BYTES.saturating_sub(raw.len());
             raw.extend_from_slice(&data[..data.len().min(room)]);
         }
         Poll::Ready(frame)

@@ -1,6 +1,6 @@
 //! The socket: connections in, requests to s3s, answers out; and what goes on beside that: splitting what has grown, collecting.
 //!
-//! Bounds: [`CONNECTIONS_MAX`] connections; a TLS handshake as [`net::tls`] bounds it; a head of [`BUFFER_BYTES`] within [`HEAD_WITHIN`]; XML of [`super::service::XML_BYTES`]; bodies as
+//! Bounds: [`CONNECTIONS_MAX`] connections; a TLS handshake as [`net::tls`] bounds it; a head of [`BUFFER_BYTES`] within [`HEAD_WITHIN`]; XML of [`super::raw::XML_BYTES`]; bodies as
 //! `data` takes them, at a pace (`pace`). A client that takes nothing for [`net::http::STALLED`] is cut off.
 
 use super::caller::Peer;

@@ -5,6 +5,7 @@ use super::errors::not_built;
 use super::hosts::Hosts;
 use super::notification_ops::said_id;
 use super::page::Document;
+use super::raw::XML_BYTES;
 use crate::policy::Action;
 use crate::rados::Pool;
 use s3s::config::{S3Config, StaticConfigProvider};
@@ -12,9 +13,6 @@ use s3s::dto::*;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{HttpError, HttpRequest, HttpResponse, S3, S3Request, S3Response, S3Result};
 use std::sync::Arc;
-
-/// A list of 10,000 parts with their checksums fits.
-pub const XML_BYTES: usize = 4 << 20;
 
 /// The library. Nobody else calls it, so that every answer with a document of its own has that as its body.
 #[derive(Clone)]
@@ -344,7 +342,12 @@ impl<P: Pool> S3 for Front<P> {
         &self,
         req: S3Request<GetBucketNotificationConfigurationInput>,
     ) -> S3Result<S3Response<GetBucketNotificationConfigurationOutput>> {
-        answered!(self.notifications(req).await)
+        let (output, instead) = self.notifications(req).await?;
+        let mut answer = S3Response::new(output);
+        if let Some(instead) = instead {
+            answer.extensions.insert(instead);
+        }
+        Ok(answer)
     }
 
     async fn put_bucket_logging(

@@ -1,4 +1,4 @@
-//! Sessions of roles: the token of a request, and who asks by it.
+//! Sessions of roles, and of users themselves: the token of a request, and who asks by it.
 
 use super::Front;
 use super::caller::Identity;
@@ -7,7 +7,7 @@ use super::texts::url_decoded;
 use crate::Error;
 use crate::rados::Pool;
 use crate::seal::Key;
-use crate::session::{self, Opened, Session};
+use crate::session::{self, Claim, Opened, Session};
 use hyper::HeaderMap;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) fn token(query: &str, headers: &HeaderMap) -> S3Result<Option<String>
 
 impl<P: Pool> Front<P> {
     /// A session, by its key, whose signature was good, and its token.
-    pub(super) async fn taken_role(
+    pub(super) async fn of_token(
         &self,
         (sealing, access): (&Key, &str),
         token: &str,
@@ -47,10 +47,13 @@ impl<P: Pool> Front<P> {
             Opened::Good(claim) => claim,
             Opened::Bad => return Err(bad("the token is none of this key's")),
             Opened::Ended => {
-                let why = "the session has ended: take the role again";
+                let why = "the session has ended: take the role, or ask for a token, again";
                 return Err(coded(S3ErrorCode::ExpiredToken, why));
             }
         };
+        if claim.is_of_user() {
+            return self.himself(claim).await;
+        }
         let role = match self.accounts.role_of(&claim.role, &claim.owner).await {
             Ok(role) if role.id == claim.role_id => role,
             Ok(_) | Err(Error::NoSuchRole) => return Err(bad("the role of the session is no more")),
@@ -60,6 +63,15 @@ impl<P: Pool> Front<P> {
             session: Some(Arc::new(Session::new(&role, &claim))),
             ..Identity::of(claim.owner)
         })
+    }
+
+    /// A user by a token of his own: for as long as the key is there, and not set aside, that he had it made with. So no later user of his name is it.
+    async fn himself(&self, claim: Claim) -> S3Result<Identity> {
+        let key = self.accounts.key(&claim.name).await?;
+        match key.is_some_and(|key| key.active && key.user == claim.owner) {
+            true => Ok(Identity::of(claim.owner)),
+            false => Err(bad("the key that the session was made with is no more, or not active")),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Bounds: a form of [`BODY_MAX`]; rate limits are the user's.
 
 use super::Front;
-use super::caller::Noted;
+use super::caller::{Identity, Noted};
 use super::sessions::token;
 use super::texts::{epoch_seconds, url_decoded};
 use crate::rados::Pool;
@@ -22,6 +22,7 @@ use std::pin::Pin;
 const FORM: &str = "application/x-www-form-urlencoded";
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const BODY_MAX: usize = 64 << 10;
+pub(super) const NO_SESSIONS: &str = "a session of a role asks for objects and buckets alone: it makes no topics and no roles, and takes none";
 /// Seconds that clocks may differ.
 const SKEW: u64 = 15 * 60;
 
@@ -34,6 +35,17 @@ pub(super) struct Refusal {
 }
 
 pub(super) type Done<T> = Result<T, Refusal>;
+
+/// Who has signed a form.
+pub(super) struct By {
+    pub identity: Identity,
+    /// The public part of the key.
+    pub access: String,
+    /// The key was made here for the user.
+    pub own: bool,
+    /// It goes with a token.
+    pub temporary: bool,
+}
 
 pub(super) fn refuse(code: &str, why: impl Into<String>) -> Refusal {
     let status = match code {
@@ -320,11 +332,18 @@ impl<P: Pool> Front<P> {
         body: s3s::Body,
         noted: &Noted,
     ) -> Done<(&'static str, String)> {
-        let (user, form) = self.signed_form(of, parts, body, noted).await?;
+        let (by, form) = self.signed_form(of, parts, body, noted).await?;
+        let user = by.identity.user.as_str();
         match of {
-            Service::Sns => self.topics_asked(&user, form, noted).await,
-            Service::Sts => self.sts_asked(&user, form, noted, parts).await,
-            Service::Iam => self.iam_asked(&user, form, noted).await,
+            Service::Sts => self.sts_asked(&by, form, noted, parts).await,
+            _ if by.identity.session.is_some() => Err(refuse("AccessDenied", NO_SESSIONS)),
+            // As AWS has it: who has got hold of a token makes no keys that outlive it.
+            Service::Iam if by.temporary => {
+                let why = "IAM is asked with a key of the user's own, not with a temporary one";
+                Err(refuse("AccessDenied", why))
+            }
+            Service::Iam => self.iam_asked(&by, form, noted).await,
+            Service::Sns => self.topics_asked(user, form, noted).await,
         }
     }
 
@@ -335,7 +354,7 @@ impl<P: Pool> Front<P> {
         parts: &Parts,
         body: s3s::Body,
         noted: &Noted,
-    ) -> Done<(String, BTreeMap<String, String>)> {
+    ) -> Done<(By, BTreeMap<String, String>)> {
         let headers = &parts.headers;
         if parts.uri.query().is_some_and(|q| !q.is_empty()) {
             return Err(wrong("what is asked for is in the form, not in the query"));
@@ -367,19 +386,21 @@ impl<P: Pool> Front<P> {
             ));
         }
         let identity = self.identity(&key, token("", headers)?.as_deref()).await?;
-        if identity.session.is_some() {
-            let why = "a session of a role asks for objects and buckets alone: it makes no topics and no roles, and takes none";
-            return Err(refuse("AccessDenied", why));
-        }
-        let user = identity.user;
-        let payers = self.rates.admit(Some(&user), None, true).await?;
+        let payers = self.rates.admit(Some(&identity.user), None, true).await?;
         self.rates.charge(&payers, true, body.len() as u64);
         {
             let mut notes = noted.lock();
             notes.payers = payers;
-            notes.user = Some(user.clone());
+            notes.user = Some(identity.user.clone());
+            notes.session = identity.session.as_ref().map(|s| s.principal.clone());
         }
-        Ok((user, fields(&body).map_err(wrong)?))
+        let by = By {
+            identity,
+            access: key.access().to_string(),
+            own: key.is_own(),
+            temporary: key.is_temporary(),
+        };
+        Ok((by, fields(&body).map_err(wrong)?))
     }
 }
 

@@ -1,14 +1,15 @@
-//! STS: users take roles (AssumeRole), by forms (`signed_form`). Sessions take none.
+//! STS, by forms (`signed_form`): users take roles (AssumeRole), get temporary keys for themselves (GetSessionToken), and anybody with a key hears who he is
+//! (GetCallerIdentity). Sessions of roles take none; temporary keys get no further ones for their user.
 
 use super::Front;
 use super::caller::{Noted, Peer};
-use super::signed_form::{Done, Refusal, refuse, xml};
+use super::signed_form::{By, Done, NO_SESSIONS, Refusal, refuse, xml};
 use super::texts::timestamp;
 use crate::Error;
 use crate::policy::{Action, Key, Policy, Request, VALUE_MAX, Verdict, role_of, session_arn, user_arn};
 use crate::rados::Pool;
 use crate::roles::{Role, SESSION_DEFAULT, SESSION_MAX, SESSION_MIN, check_part};
-use crate::session::{self, Claim, Made};
+use crate::session::{self, Claim, Made, Session};
 use hyper::header::USER_AGENT;
 use hyper::http::request::Parts;
 use s3s::dto::TimestampFormat;
@@ -17,19 +18,39 @@ use std::collections::BTreeMap;
 /// Of the policy that narrows a session, which its token has in it.
 const POLICY_MAX: usize = 2048;
 
+/// Seconds of a user's own temporary keys, as AWS has them.
+const OWN_DEFAULT: u64 = 43_200;
+const OWN_MAX: u64 = 129_600;
+
 /// What AWS's STS does beside.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 5] = [
     "AssumeRoleWithSAML",
     "AssumeRoleWithWebIdentity",
     "DecodeAuthorizationMessage",
     "GetAccessKeyInfo",
-    "GetCallerIdentity",
     "GetFederationToken",
-    "GetSessionToken",
 ];
 
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+enum Asked {
+    Role(Taking),
+    /// Temporary keys for who asks, for so many seconds.
+    Token(u64),
+    Caller,
+}
+
+impl Asked {
+    fn operation(&self) -> &'static str {
+        match self {
+            Self::Role(_) => "AssumeRole",
+            Self::Token(_) => "GetSessionToken",
+            Self::Caller => "GetCallerIdentity",
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Taking {
     role: String,
     session: String,
     seconds: u64,
@@ -40,10 +61,10 @@ fn wrong(why: impl Into<String>) -> Refusal {
     refuse("ValidationError", why)
 }
 
-fn seconds(text: Option<String>) -> Done<u64> {
-    let seconds = text.map_or(Ok(SESSION_DEFAULT), |text| text.parse::<u64>());
-    let within = seconds.ok().filter(|n| (SESSION_MIN..=SESSION_MAX).contains(n));
-    within.ok_or_else(|| wrong(format!("DurationSeconds is {SESSION_MIN} to {SESSION_MAX}")))
+fn seconds(text: Option<String>, (default, most): (u64, u64)) -> Done<u64> {
+    let seconds = text.map_or(Ok(default), |text| text.parse::<u64>());
+    let within = seconds.ok().filter(|n| (SESSION_MIN..=most).contains(n));
+    within.ok_or_else(|| wrong(format!("DurationSeconds is {SESSION_MIN} to {most}")))
 }
 
 fn narrowing(text: Option<String>) -> Done<String> {
@@ -67,25 +88,34 @@ fn asked(mut of: BTreeMap<String, String>) -> Done<Asked> {
     if OTHERS.contains(&action.as_str()) {
         return Err(refuse("NotImplemented", format!("{action}: not built yet")));
     }
-    if action != "AssumeRole" {
-        return Err(refuse("InvalidAction", format!("{action:?} is no action of STS")));
+    let asked = match action.as_str() {
+        "AssumeRole" => Asked::Role(taking(&mut of)?),
+        "GetSessionToken" => {
+            let said = of.remove("DurationSeconds");
+            Asked::Token(seconds(said, (OWN_DEFAULT, OWN_MAX))?)
+        }
+        "GetCallerIdentity" => Asked::Caller,
+        _ => return Err(refuse("InvalidAction", format!("{action:?} is no action of STS"))),
+    };
+    match of.keys().next() {
+        Some(name) => Err(wrong(format!("{name} is not known here for {action}"))),
+        None => Ok(asked),
     }
+}
+
+fn taking(of: &mut BTreeMap<String, String>) -> Done<Taking> {
     let mut part = |name: &str| of.remove(name);
     let missing = |name: &'static str| move || wrong(format!("{name} is missing"));
     let arn = part("RoleArn").ok_or_else(missing("RoleArn"))?;
     let role = role_of(&arn).ok_or_else(|| wrong("a RoleArn is arn:aws:iam:::role/NAME"))?;
     let session = part("RoleSessionName").ok_or_else(missing("RoleSessionName"))?;
     check_part("a RoleSessionName", &session, (2, 64)).map_err(|e| wrong(e.to_string()))?;
-    let asked = Asked {
+    Ok(Taking {
         role: role.to_string(),
         session,
-        seconds: seconds(part("DurationSeconds"))?,
+        seconds: seconds(part("DurationSeconds"), (SESSION_DEFAULT, SESSION_MAX))?,
         policy: narrowing(part("Policy"))?,
-    };
-    match of.keys().next() {
-        Some(name) => Err(wrong(format!("{name} is not known here for AssumeRole"))),
-        None => Ok(asked),
-    }
+    })
 }
 
 /// Whether a role may be taken by who says this of himself.
@@ -131,42 +161,86 @@ pub(super) fn iso(ms: u64) -> String {
     String::from_utf8(text).unwrap_or_default()
 }
 
-fn told(made: &Made, claim: &Claim) -> String {
-    let credentials = [
+fn elements(of: &[(&str, String)]) -> String {
+    let one = |(name, value): &(&str, String)| format!("<{name}>{}</{name}>", xml(value));
+    of.iter().map(one).collect()
+}
+
+fn credentials(made: &Made, claim: &Claim) -> String {
+    let of = [
         ("AccessKeyId", made.access.clone()),
         ("SecretAccessKey", made.secret.clone()),
         ("SessionToken", made.token.clone()),
         ("Expiration", iso(claim.until)),
     ];
+    format!("<Credentials>{}</Credentials>", elements(&of))
+}
+
+fn told(made: &Made, claim: &Claim) -> String {
     let user = [
         ("AssumedRoleId", format!("{}:{}", claim.role_id, claim.name)),
         ("Arn", session_arn(&claim.role, &claim.name)),
     ];
-    let fields = |of: &[(&str, String)]| -> String {
-        let field = |(name, value): &(&str, String)| format!("<{name}>{}</{name}>", xml(value));
-        of.iter().map(field).collect()
-    };
     let packed = claim.policy.len() * 100 / POLICY_MAX;
     format!(
-        "<Credentials>{}</Credentials><AssumedRoleUser>{}</AssumedRoleUser><PackedPolicySize>{packed}</PackedPolicySize>",
-        fields(&credentials),
-        fields(&user)
+        "{}<AssumedRoleUser>{}</AssumedRoleUser><PackedPolicySize>{packed}</PackedPolicySize>",
+        credentials(made, claim),
+        elements(&user)
     )
+}
+
+/// Who asks. There are no accounts, so the element is empty.
+fn caller(user: &str, session: Option<&Session>) -> String {
+    let name = |s: &Session| s.principal.rsplit('/').next().unwrap_or_default().to_string();
+    let (arn, id) = match session {
+        Some(s) => (session_arn(&s.role, &name(s)), s.id.clone()),
+        None => (user_arn(user), user.to_string()),
+    };
+    elements(&[("Arn", arn), ("UserId", id), ("Account", String::new())])
 }
 
 impl<P: Pool> Front<P> {
     pub(super) async fn sts_asked(
         &self,
-        user: &str,
+        by: &By,
         form: BTreeMap<String, String>,
         noted: &Noted,
         parts: &Parts,
     ) -> Done<(&'static str, String)> {
         let asked = asked(form)?;
-        noted.lock().operation = Some("AssumeRole".into());
-        let values = values(user, parts, self.clock.now_ms())?;
-        let (made, claim) = self.take_role(user, asked, values).await?;
-        Ok(("AssumeRole", told(&made, &claim)))
+        let (operation, user) = (asked.operation(), by.identity.user.as_str());
+        noted.lock().operation = Some(operation.into());
+        let session = by.identity.session.as_deref();
+        let inner = match asked {
+            // Whoever he is, he may know.
+            Asked::Caller => caller(user, session),
+            _ if session.is_some() => return Err(refuse("AccessDenied", NO_SESSIONS)),
+            // A session of a role would outlive the key that ends these.
+            _ if by.temporary => {
+                let why = "temporary keys get no further ones, and take no roles";
+                return Err(refuse("AccessDenied", why));
+            }
+            Asked::Token(seconds) => self.own_token(by, seconds).await?,
+            Asked::Role(asked) => {
+                let values = values(user, parts, self.clock.now_ms())?;
+                let (made, claim) = self.take_role(user, asked, values).await?;
+                told(&made, &claim)
+            }
+        };
+        Ok((operation, inner))
+    }
+
+    /// Temporary keys with what the user may do himself. They are bound to the key that he asks with, so that there is a way to end them.
+    async fn own_token(&self, by: &By, seconds: u64) -> Done<String> {
+        if !by.own {
+            let why = "a key of another service gets no temporary ones";
+            return Err(refuse("AccessDenied", why));
+        }
+        let until = (self.clock.now_ms() / 1000 + seconds) * 1000;
+        let claim = Claim::of_user(&by.identity.user, &by.access, until);
+        let sealing = self.accounts.sealing().await?;
+        let made = session::make(&sealing, &claim, &self.clock)?;
+        Ok(credentials(&made, &claim))
     }
 
     /// The role, if the user may take it. Who may not is not told whether it is there.
@@ -188,7 +262,7 @@ impl<P: Pool> Front<P> {
     async fn take_role(
         &self,
         user: &str,
-        asked: Asked,
+        asked: Taking,
         values: BTreeMap<Key, String>,
     ) -> Done<(Made, Claim)> {
         let role = self.trusted(user, &asked.role, values).await?;
@@ -227,14 +301,21 @@ mod tests {
         asked(fields(text.as_bytes()).unwrap()).map_err(|e| e.code)
     }
 
+    fn role(text: &str) -> Result<Taking, String> {
+        match form(text)? {
+            Asked::Role(taking) => Ok(taking),
+            other => panic!("{other:?}"),
+        }
+    }
+
     const GOOD: &str = "Action=AssumeRole&Version=2011-06-15&RoleArn=arn:aws:iam:::role/r&RoleSessionName=se";
 
     #[test]
     fn forms_are_read_as_a_whole() {
-        let good = form(GOOD).unwrap();
+        let good = role(GOOD).unwrap();
         assert_eq!((good.role.as_str(), good.session.as_str()), ("r", "se"));
         assert_eq!((good.seconds, good.policy.as_str()), (3600, ""));
-        let of = |more: &str| form(&format!("{GOOD}&{more}"));
+        let of = |more: &str| role(&format!("{GOOD}&{more}"));
         assert_eq!(of("DurationSeconds=900").unwrap().seconds, 900);
         for bad in [
             "DurationSeconds=899",
@@ -275,9 +356,28 @@ mod tests {
         ] {
             assert_eq!(of(arn, session), Err("ValidationError".into()), "{arn} {session}");
         }
-        assert_eq!(form("Action=GetSessionToken"), Err("NotImplemented".into()));
+        assert_eq!(form("Action=GetFederationToken"), Err("NotImplemented".into()));
         assert_eq!(form("Action=ListTopics"), Err("InvalidAction".into()));
         assert_eq!(form(""), Err("MissingAction".into()));
+    }
+
+    #[test]
+    fn who_asks_for_himself() {
+        assert_eq!(form("Action=GetSessionToken"), Ok(Asked::Token(43_200)));
+        let for_seconds = |n: u64| form(&format!("Action=GetSessionToken&DurationSeconds={n}"));
+        assert_eq!(for_seconds(129_600), Ok(Asked::Token(129_600)));
+        assert_eq!(form("Action=GetCallerIdentity"), Ok(Asked::Caller));
+        let wrong = || Err("ValidationError".to_string());
+        assert_eq!((for_seconds(899), for_seconds(129_601)), (wrong(), wrong()));
+        for more in ["SerialNumber=x", "TokenCode=1", "Policy={}"] {
+            assert_eq!(form(&format!("Action=GetSessionToken&{more}")), wrong(), "{more}");
+            assert_eq!(form(&format!("Action=GetCallerIdentity&{more}")), wrong(), "{more}");
+        }
+        let user = caller("u<", None);
+        assert_eq!(
+            user,
+            "<Arn>arn:aws:iam:::user/u&lt;</Arn><UserId>u&lt;</UserId><Account></Account>"
+        );
     }
 
     #[test]

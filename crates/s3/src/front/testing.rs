@@ -2,7 +2,10 @@
 
 use super::form::Form;
 use super::post_policy::PostPolicy;
-use super::{encryption_ops, iam_ops, logging_ops, notification_ops, raw, sts_ops, topic_ops};
+use super::{
+    encryption_ops, iam_ops, iam_users, logging_ops, notification_filters, notification_ops, raw, sts_ops,
+    topic_ops,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -86,12 +89,13 @@ pub fn encryption(input: &[u8]) -> bool {
 
 /// The XML of a bucket's notifications, or of where its log goes.
 pub fn notifications(input: &[u8]) -> bool {
-    notification_ops::check(input).is_ok() || logging_ops::check(input).is_ok()
+    let plain = notification_ops::check(input).is_ok() || logging_ops::check(input).is_ok();
+    notification_filters::takes(input) || plain
 }
 
 /// A form for SNS, STS or IAM.
 pub fn topics(input: &[u8]) -> bool {
-    topic_ops::takes(input) || sts_ops::takes(input) || iam_ops::takes(input)
+    topic_ops::takes(input) || sts_ops::takes(input) || iam_ops::takes(input) || iam_users::takes(input)
 }
 
 /// What Swift's clients send.

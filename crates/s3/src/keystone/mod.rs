@@ -8,9 +8,12 @@
 //! Keys: Keystone keeps their secrets, which an administrator may read. A gateway does, so that signatures of any kind are checked as those of keys of its own are (chunks of a body and forms,
 //! too, for which no other answer of Keystone's is enough). Who it is, and what he may do, Keystone says to a text that is signed with that secret.
 //!
-//! Bounds: [`AT_ONCE`] questions at once about what is new and as many about what was heard before, so that neither keeps the other waiting; [`WAITING_MAX`] others wait for [`ROOM_WITHIN`]; an answer as `net::fetch` has it; `cache_entries` of good tokens and keys each, [`REFUSED_MAX`] of others.
+//! About one token or key one question is under way at a time (`flights`); who wants to know the same waits for its answer.
+//!
+//! Bounds: [`AT_ONCE`] questions at once about what is new and as many about what was heard before, so that neither keeps the other waiting; [`WAITING_MAX`] others wait for [`ROOM_WITHIN`]; [`FOLLOWING_MAX`] wait for others' answers, for [`FOLLOWED_WITHIN`]; an answer as `net::fetch` has it; `cache_entries` of good tokens and keys each, [`REFUSED_MAX`] of others.
 
 mod cache;
+mod flights;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -22,6 +25,7 @@ use crate::Clock;
 use crate::names::{NAME_MAX, check_name};
 use aws_lc_rs::digest;
 use cache::{Cache, Heard, Name, Term};
+use flights::{Flights, Joined};
 use hyper::Method;
 use io::task;
 use net::fetch::{Answer, Failed, Fetcher, Request};
@@ -37,6 +41,11 @@ use tokio::sync::{Mutex as Turn, Semaphore, SemaphorePermit};
 const AT_ONCE: usize = 8;
 const WAITING_MAX: usize = 256;
 const ROOM_WITHIN: Duration = Duration::from_secs(10);
+/// Who waits for the answer to another's question: of all together, and for how long.
+const FOLLOWING_MAX: usize = 1024;
+const FOLLOWED_WITHIN: Duration = Duration::from_secs(30);
+/// Whoever asks may go before there is an answer; then another asks, so often at most.
+const ASKERS_MAX: usize = 8;
 /// Of tokens and public parts of keys; Keystone's own have some 200 bytes.
 const TOKEN_MAX: usize = 2048;
 const ACCESS_MAX: usize = 128;
@@ -116,9 +125,9 @@ impl Peer for Fetcher {
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
-    fn one_more(of: &'a AtomicUsize) -> Option<Self> {
+    fn one_more(of: &'a AtomicUsize, most: usize) -> Option<Self> {
         let one = Self(of);
-        (of.fetch_add(1, Ordering::Relaxed) < WAITING_MAX).then_some(one)
+        (of.fetch_add(1, Ordering::Relaxed) < most).then_some(one)
     }
 }
 
@@ -147,13 +156,28 @@ struct Quiet {
     probe: u64,
 }
 
+/// What was heard, and what is asked.
+struct Known<T> {
+    cache: Mutex<Cache<T>>,
+    flights: Flights<T>,
+}
+
+impl<T: Clone> Known<T> {
+    fn new(entries: usize) -> Self {
+        Self {
+            cache: Mutex::new(Cache::new(entries)),
+            flights: Flights::default(),
+        }
+    }
+}
+
 struct Inner {
     settings: Settings,
     peer: Box<dyn Peer>,
     clock: Clock,
     own: Turn<Option<Own>>,
-    tokens: Mutex<Cache<Who>>,
-    keys: Mutex<Cache<Signing>>,
+    tokens: Known<Who>,
+    keys: Known<Signing>,
     refused: Mutex<Cache<Refused>>,
     quiet: Mutex<Quiet>,
     /// What was said last of answers that say neither yes nor no.
@@ -161,6 +185,8 @@ struct Inner {
     /// For questions about what is new, and about what was heard before.
     rooms: [Semaphore; 2],
     waiting: AtomicUsize,
+    /// Others' answers.
+    following: AtomicUsize,
 }
 
 /// Clones are the same.
@@ -187,7 +213,7 @@ fn name_of(kind: &[u8], text: &str) -> Name {
 }
 
 /// Ids of projects as Keystone makes them: so none is the name of a user who was made here for people.
-fn is_project(id: &str) -> bool {
+pub fn is_project(id: &str) -> bool {
     id.len() == 32
         && id
             .bytes()
@@ -231,13 +257,14 @@ impl Keystone {
             peer,
             clock,
             own: Turn::new(None),
-            tokens: Mutex::new(Cache::new(entries)),
-            keys: Mutex::new(Cache::new(entries)),
+            tokens: Known::new(entries),
+            keys: Known::new(entries),
             refused: Mutex::new(Cache::new(REFUSED_MAX)),
             quiet: Mutex::default(),
             said: Mutex::default(),
             rooms: [AT_ONCE, AT_ONCE].map(Semaphore::new),
             waiting: AtomicUsize::new(0),
+            following: AtomicUsize::new(0),
         }))
     }
 
@@ -315,26 +342,47 @@ impl Keystone {
         }
     }
 
-    /// What is known, or what is heard when asked.
+    /// What is known, or what is heard when asked: by this one, or by another who asks the same now.
     async fn heard<T: Clone>(
         &self,
-        of: &Mutex<Cache<T>>,
+        of: &Known<T>,
         name: Name,
         ask: impl Future<Output = Result<(T, u64), Refused>>,
     ) -> Result<T, Refused> {
-        let known = lock(of).get(&name, self.now());
-        let old = match known {
-            Heard::Fresh(what) => return Ok(what),
-            Heard::Old(_) => true,
-            Heard::Nothing => false,
-        };
-        if let Heard::Fresh(refused) = lock(&self.0.refused).get(&name, self.now()) {
-            return Err(refused);
+        for _ in 0..ASKERS_MAX {
+            let known = lock(&of.cache).get(&name, self.now());
+            let old = match known {
+                Heard::Fresh(what) => return Ok(what),
+                Heard::Old(_) => true,
+                Heard::Nothing => false,
+            };
+            if let Heard::Fresh(refused) = lock(&self.0.refused).get(&name, self.now()) {
+                return Err(refused);
+            }
+            let follows = match of.flights.join(name) {
+                Joined::Asks(asking) => {
+                    let asked = self.asked(&of.cache, (&name, old), ask).await;
+                    let outcome = asked.or_else(|refused| self.judged(&of.cache, name, refused));
+                    asking.ends(&outcome);
+                    return outcome;
+                }
+                Joined::Waits(follows) => follows,
+            };
+            let Some(_one) = Waiting::one_more(&self.0.following, FOLLOWING_MAX) else {
+                break;
+            };
+            match task::timeout(FOLLOWED_WITHIN, follows.heard()).await {
+                Ok(Some(outcome)) => return outcome,
+                // Who asked has gone: one of those who waited asks.
+                Ok(None) => {}
+                Err(_) => break,
+            }
         }
-        let refused = match self.asked(of, (&name, old), ask).await {
-            Ok(what) => return Ok(what),
-            Err(refused) => refused,
-        };
+        self.judged(&of.cache, name, Refused::Busy)
+    }
+
+    /// What is made of it that there was no good answer: what was known may go on.
+    fn judged<T: Clone>(&self, of: &Mutex<Cache<T>>, name: Name, refused: Refused) -> Result<T, Refused> {
         // As if it were so much earlier, where the gateway itself is why nobody was asked.
         let then = match refused {
             Refused::Busy => self.now().saturating_sub(GRACE),
@@ -363,7 +411,7 @@ impl Keystone {
         if let Ok(place) = room.try_acquire() {
             return Ok(place);
         }
-        let waiting = Waiting::one_more(&self.0.waiting).ok_or(Refused::Busy)?;
+        let waiting = Waiting::one_more(&self.0.waiting, WAITING_MAX).ok_or(Refused::Busy)?;
         let place = task::timeout(ROOM_WITHIN, room.acquire()).await;
         drop(waiting);
         place.ok().and_then(Result::ok).ok_or(Refused::Busy)

@@ -495,3 +495,66 @@ fn many_ask_few_at_once() {
         assert_eq!(stage.counts().0, 1, "one log-in");
     });
 }
+
+#[test]
+fn who_wants_to_know_the_same_waits_for_one_answer() {
+    run(async {
+        let stage = Stage::new("cache_seconds = 0\nec2 = true");
+        let ask = |what: &'static str| {
+            let asking = (0..50).map(|_| {
+                let keystone = stage.keystone.clone();
+                task::spawn_local(async move {
+                    match what {
+                        ACCESS => keystone.key(what).await.map(|key| key.who),
+                        token => keystone.token(token).await,
+                    }
+                })
+            });
+            asking.collect::<Vec<_>>()
+        };
+        for (what, want, counts) in [
+            ("good", Ok(who()), (1, 1, 0)),
+            // A refusal is one for all who asked.
+            ("bad", Err(Refused::Unknown), (1, 2, 0)),
+            (ACCESS, Ok(who()), (1, 3, 1)),
+        ] {
+            for asked in ask(what) {
+                assert_eq!(asked.await.unwrap(), want, "{what}");
+            }
+            assert_eq!(stage.counts(), counts, "{what}");
+        }
+        // Nothing is remembered of it here: the next one asks anew.
+        assert_eq!(stage.keystone.token("good").await, Ok(who()));
+        assert_eq!(stage.counts(), (1, 4, 1));
+        assert_eq!(stage.keystone.0.following.load(Ordering::Relaxed), 0);
+        // One answer that does not come is none for all of them, asked for once.
+        stage.played.away.store(true, Ordering::Relaxed);
+        for asked in ask("good2") {
+            assert!(matches!(asked.await.unwrap(), Err(Refused::Away(_))));
+        }
+    });
+}
+
+#[test]
+fn who_waits_for_others_answers_has_a_bound_too() {
+    run(async {
+        let stage = Stage::new("");
+        let Joined::Asks(asking) = stage.keystone.0.tokens.flights.join(name_of(b"token\0", "good")) else {
+            panic!("nobody asks")
+        };
+        stage.keystone.0.following.store(FOLLOWING_MAX, Ordering::Relaxed);
+        assert_eq!(stage.keystone.token("good").await, Err(Refused::Busy));
+        assert_eq!(stage.keystone.0.following.load(Ordering::Relaxed), FOLLOWING_MAX);
+        // Who asked goes: another asks in its place.
+        stage.keystone.0.following.store(0, Ordering::Relaxed);
+        let keystone = stage.keystone.clone();
+        let waits = task::spawn_local(async move { keystone.token("good").await });
+        for _ in 0..20 {
+            task::yield_now().await;
+        }
+        assert_eq!(stage.counts(), (0, 0, 0));
+        drop(asking);
+        assert_eq!(waits.await.unwrap(), Ok(who()));
+        assert_eq!(stage.counts(), (1, 1, 0));
+    });
+}

@@ -3,6 +3,7 @@
 use super::*;
 use crate::courier::{Courier, Cursor, KEPT_FOR, Left, Outcome};
 use crate::endpoints::{Sender, Sending};
+use crate::meters::Meters;
 use crate::notify::{Asker, How, Notice, Notification};
 use crate::objects::Etags;
 use crate::topics::{Done as Settled, LEASE, ROWS_MAX, TOPICS, Taken, Topic, Topics};
@@ -354,10 +355,12 @@ fn one_gateway_tells_until_its_lease_ends() {
         assert_eq!(told.lock().unwrap().len(), 1);
         // Who was slow hears that it is not its any more, and the count is right.
         let late = Settled {
-            told: page.rows.into_iter().map(|(row, _)| row).collect(),
-            old: BTreeSet::new(),
+            told: BTreeSet::new(),
+            old: page.rows.into_iter().map(|(row, _)| row).collect(),
         };
-        assert!(!topics.settle(&topic.id, &late, (77, true)).await.unwrap());
+        // Nor does it count as dropped what another has told.
+        let settled = topics.settle(&topic.id, &late, (77, true)).await;
+        assert_eq!(settled, Ok((false, 0)));
         assert_eq!(topics.queue(&topic.id).await.unwrap().rows, 0);
     });
 }
@@ -549,5 +552,96 @@ fn changes_wait_where_too_much_is_not_told_yet() {
         gate.put(&bucket, "k", &data_of(1), &any).await.unwrap();
         gate.gather().await;
         teller.put(&bucket, "k", &data_of(1), &any).await.unwrap();
+    });
+}
+
+#[test]
+fn what_becomes_of_events_is_counted() {
+    run(async {
+        let pool = Fake::new(9);
+        let gate = Gate::new(&pool, 1);
+        let meters = Meters::new(&metrics::Registry::default());
+        gate.objects.index.told().counted(&meters);
+        let (bucket, topic, told) = (gate.make("b").await, gate.topic().await, Told::default());
+        let put = async |key: &str| {
+            let put = gate.telling(key, How::Put);
+            put.put(&bucket, key, &data_of(1), &Terms::default()).await.unwrap();
+        };
+        for key in ["bad", "good", "good2"] {
+            put(key).await;
+        }
+        let (rgw, events) = (&meters.rgw, &meters.events);
+        assert_eq!((rgw.pubsub_event_triggered.get(), events.waiting.get()), (3, 3));
+        gate.gather().await;
+        assert_eq!(events.waiting.get(), 0);
+        let courier = Courier::new(gate.gatherer(), inbox(&told, "bad"));
+        let outcome = courier.tell(&topic, &mut Cursor::default()).await.unwrap();
+        assert!(matches!(outcome, Outcome::Failed(_, true)));
+        let pushed = || (rgw.pubsub_push_ok.get(), rgw.pubsub_push_failed.get());
+        assert_eq!((pushed(), rgw.pubsub_push_pending.get()), ((2, 1), 0));
+        assert_eq!(rgw.pubsub_event_lost.get(), 0, "it is tried again");
+        pool.pass(Duration::from_millis(KEPT_FOR + 1));
+        assert_eq!(gate.tell(&topic, inbox(&told, "")).await, Outcome::Idle);
+        // A full queue, and a topic that is gone.
+        let rows = (0..ROWS_MAX + 3).map(|n| (Bytes::from(format!("e{n:04}")), Bytes::from_static(b"x")));
+        let dropped = gate.topics().add(&topic.id, &rows.collect()).await.unwrap();
+        assert_eq!(dropped, 3);
+        put("late").await;
+        gate.gather().await;
+        gate.topics().delete("u", "t").await.unwrap();
+        put("later").await;
+        gate.gather().await;
+        let lost = [&events.dropped_old, &events.dropped_full, &events.dropped_gone].map(|c| c.get());
+        assert_eq!((lost, rgw.pubsub_event_lost.get()), ([1, 1, 1], 3));
+        // What a topic had that is gone is in no queue.
+        courier.know(vec![topic.clone()]);
+        courier.left(&topic, 5);
+        assert_eq!(events.queued.get(), 5);
+        courier.know(Vec::new());
+        assert_eq!(events.queued.get(), 0);
+    });
+}
+
+#[test]
+fn a_check_looks_at_queues() {
+    run(async {
+        let pool = Fake::new(10);
+        let gate = Gate::new(&pool, 1);
+        let (bucket, topic) = (gate.make("b").await, gate.topic().await);
+        let any = Terms::default();
+        for key in ["k", "l", "m"] {
+            let teller = gate.telling(key, How::Put);
+            teller.put(&bucket, key, &data_of(1), &any).await.unwrap();
+            if key == "l" {
+                gate.gather().await;
+            }
+        }
+        // Two in the queue, one in the index.
+        let report = gate.check().await;
+        assert_eq!((report.topics, report.events, report.dropped), (1, 3, 0));
+        let queue = format!("topic.{}", topic.id);
+        let told = |report: &crate::Report| report.problems.join("; ");
+        // A row that was lost, and one that cannot be read.
+        let (row, value) = {
+            let mut world = pool.lock();
+            let rows = &mut world.objects.get_mut(&queue).unwrap().omap;
+            let row = rows.keys().find(|r| r.starts_with(b"e")).unwrap().clone();
+            let value = rows.remove(&row).unwrap();
+            (row, value)
+        };
+        let lost = told(&gate.report().await);
+        assert!(lost.contains("topic t of u: 1 events of"), "{lost}");
+        let put = |value: Bytes| {
+            let mut world = pool.lock();
+            world.objects.get_mut(&queue).unwrap().omap.insert(row.clone(), value);
+        };
+        put(Bytes::from_static(b"?"));
+        let unread = told(&gate.report().await);
+        assert!(unread.contains("1 events that cannot be read"), "{unread}");
+        put(value);
+        assert_eq!(gate.check().await.events, 3);
+        pool.lock().objects.remove(&queue);
+        let gone = told(&gate.report().await);
+        assert!(gone.contains("its queue is not there"), "{gone}");
     });
 }

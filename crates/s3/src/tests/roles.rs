@@ -319,7 +319,7 @@ fn capabilities_are_of_the_user_who_was_there() {
         assert!(read.reads_roles() && !read.writes_roles());
         let all = accounts.change_caps("alice", "roles=*", true).await.unwrap();
         assert_eq!(
-            (all.text(), accounts.caps("alice").await.unwrap()),
+            (all.text().as_str(), accounts.caps("alice").await.unwrap()),
             ("roles=*", all)
         );
         let less = accounts.change_caps("alice", "roles=write", false).await.unwrap();
@@ -332,6 +332,127 @@ fn capabilities_are_of_the_user_who_was_there() {
         pool.pass(Duration::from_secs(1));
         accounts.create("alice", "").await.unwrap();
         assert!(!accounts.caps("alice").await.unwrap().reads_roles());
+    })
+    .unwrap();
+}
+
+#[test]
+fn who_knows_of_sessions_of_roles_alone_takes_no_other() {
+    let own = Claim::of_user("u", "AK", 5);
+    assert!(own.is_of_user() && !claim("").is_of_user());
+    for (of, version) in [(own, 2), (claim(""), 1)] {
+        let bytes = denc::Encode::to_bytes(&of);
+        assert_eq!(bytes[..2], [version, version]);
+        assert_eq!(<Claim as denc::Decode>::from_bytes(&bytes), Ok(of));
+    }
+}
+
+#[test]
+fn keys_are_set_aside_and_taken_again() {
+    io::task::block_on(async {
+        let pool = Fake::new(13);
+        let accounts = accounts_of(&pool).await;
+        let key = accounts.keys("alice").await.unwrap().remove(0);
+        let at = accounts::row("k", &key.access);
+        let version = |pool: &Fake| pool.lock().objects[USERS].omap[&at][0];
+        assert!(key.active && version(&pool) == 1);
+        let missing = Err(Error::NoSuchAccessKey);
+        assert_eq!(accounts.set_key_active("bob", &key.access, false).await, missing);
+        assert_eq!(accounts.remove_key_of("bob", &key.access).await, missing);
+        accounts.set_key_active("alice", &key.access, false).await.unwrap();
+        // Who does not know of it refuses the key.
+        assert_eq!(version(&pool), 2);
+        let aside = accounts.key(&key.access).await.unwrap().unwrap();
+        assert!(!aside.active && aside.secret == key.secret);
+        accounts.set_key_active("alice", &key.access, true).await.unwrap();
+        assert_eq!(accounts.key(&key.access).await.unwrap(), Some(key.clone()));
+        // One that is set aside goes with its user, and on its own.
+        accounts.set_key_active("alice", &key.access, false).await.unwrap();
+        accounts.remove_key_of("alice", &key.access).await.unwrap();
+        assert!(accounts.keys("alice").await.unwrap().is_empty());
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_key_that_is_made_while_its_user_is_removed_is_none() {
+    io::task::block_on(async {
+        let mut late = 0;
+        // The removal is held at each of its operations.
+        for held in 1..20 {
+            let pool = Fake::new(held);
+            let (accounts, gate) = (accounts_of(&pool).await, Gate::new(&pool, 1));
+            let remover = Accounts::new(gate.pool.clone(), pool.clock());
+            pool.lock().held.insert(1, held);
+            let makes = async {
+                for _ in 0..200 {
+                    io::task::yield_now().await;
+                }
+                let made = accounts.create_key("bob").await;
+                pool.lock().held.remove(&1);
+                made
+            };
+            let (removed, made) = tokio::join!(remover.remove("bob", &gate.buckets), makes);
+            removed.unwrap();
+            assert!(accounts.keys("bob").await.unwrap().is_empty(), "{held}");
+            if let Ok(key) = made {
+                late += 1;
+                assert_eq!(accounts.key(&key.access).await.unwrap(), None, "{held}");
+            }
+            assert_eq!(accounts.keys("alice").await.unwrap().len(), 1);
+        }
+        assert!(late > 3, "{late}");
+    })
+    .unwrap();
+}
+
+#[test]
+fn who_is_made_anew_has_no_keys_of_before() {
+    io::task::block_on(async {
+        let pool = Fake::new(15);
+        let accounts = accounts_of(&pool).await;
+        let project = "0123456789abcdef0123456789abcdef";
+        accounts.ensure_user(project, "demo", true).await.unwrap();
+        for name in ["bob", project] {
+            // As where a removal is cut off.
+            let key = accounts.create_key(name).await.unwrap();
+            let gone = crate::rados::Change::default().unsetting(&accounts::row("u", name));
+            crate::rados::Pool::change(&pool, USERS, gone).await.unwrap();
+            match name == project {
+                true => accounts.ensure_user(name, "demo", true).await.unwrap(),
+                false => drop(accounts.create_without_key(name, "").await.unwrap()),
+            }
+            assert_eq!(accounts.key(&key.access).await.unwrap(), None);
+            assert!(accounts.keys(name).await.unwrap().is_empty());
+        }
+    })
+    .unwrap();
+}
+
+#[test]
+fn users_without_keys_and_in_pages() {
+    io::task::block_on(async {
+        let pool = Fake::new(14);
+        let accounts = accounts_of(&pool).await;
+        let made = accounts.create_without_key("zoe", "").await.unwrap();
+        assert_eq!(accounts.user("zoe").await.unwrap(), made);
+        assert!(accounts.keys("zoe").await.unwrap().is_empty());
+        assert_eq!(
+            accounts.create_without_key("zoe", "").await,
+            Err(Error::UserExists)
+        );
+        let (all, more) = accounts.users_after("", 100).await.unwrap();
+        assert!(!more && all == accounts.users().await.unwrap());
+        let (mut seen, mut after) = (Vec::new(), String::new());
+        loop {
+            let (page, more) = accounts.users_after(&after, 1).await.unwrap();
+            seen.extend(page);
+            if !more {
+                break;
+            }
+            after = seen.last().unwrap().id.clone();
+        }
+        assert_eq!(seen, all);
     })
     .unwrap();
 }

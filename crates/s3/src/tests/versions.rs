@@ -87,12 +87,17 @@ impl Gate {
         }
     }
 
-    pub(super) async fn check(&self) -> crate::Report {
+    pub(super) async fn report(&self) -> crate::Report {
         let check = Check {
             objects: self.objects.clone(),
             buckets: self.buckets.clone(),
+            topics: Topics::new(self.pool.clone(), self.objects.clock.clone()),
         };
-        let report = check.run(None).await.unwrap();
+        check.run(None).await.unwrap()
+    }
+
+    pub(super) async fn check(&self) -> crate::Report {
+        let report = self.report().await;
         assert_eq!(report.problems, Vec::<String>::new());
         report
     }

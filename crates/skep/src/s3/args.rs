@@ -389,7 +389,7 @@ pub enum CapsCommand {
 pub struct CapsOf {
     #[arg(long, value_name = "USER")]
     pub uid: String,
-    /// roles=read, roles=write or roles=*: show, or make and change, roles of his own by IAM
+    /// roles=read, roles=write or roles=*: show, or make and change, roles of his own by IAM; users=...: all users, and their keys (an administrator's); several with a semicolon between them
     #[arg(long, value_name = "CAPS")]
     pub caps: String,
     #[command(flatten)]

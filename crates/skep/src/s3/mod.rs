@@ -150,6 +150,10 @@ fn of_check(report: &::s3::Report) -> Value {
         "delete_markers": report.markers,
         "uploads": report.uploads,
         "bytes": report.bytes,
+        "topics": report.topics,
+        "events_waiting": report.events,
+        "events_dropped": report.dropped,
+        "queues_changing": report.changing,
     });
     json!({"counts": counts, "problems": report.problems, "problems_not_shown": report.untold})
 }
@@ -221,7 +225,11 @@ async fn of_key(command: &KeyCommand) -> Result<(), Error> {
 }
 
 fn of_one(key: &Key) -> Value {
-    json!({"user": key.user, "access_key": key.access, "secret_key": key.secret})
+    let mut one = json!({"user": key.user, "access_key": key.access, "secret_key": key.secret});
+    if !key.active {
+        one["active"] = false.into();
+    }
+    one
 }
 
 fn about(user: &User, keys: &[Key], buckets: Option<Vec<String>>) -> Value {
