@@ -8,6 +8,7 @@
 
 use crate::layout::{extents, object_name};
 use crate::mount::{By, Mount, target_of};
+use crate::safety::Followed;
 use crate::session::{Ask, Open, Shared, Use};
 use bytes::{Bytes, BytesMut};
 use client::{Error, IoCtx, Operation, SnapContext};
@@ -30,6 +31,7 @@ pub struct File {
     layout: Layout,
     pool_ns: String,
     open: Shared,
+    followed: Followed,
 }
 
 impl std::fmt::Debug for File {
@@ -89,6 +91,7 @@ impl Mount {
             layout: stat.layout,
             pool_ns: stat.pool_ns.clone(),
             open,
+            followed: self.follow(stat.ino),
         };
         Ok((stat, file))
     }
@@ -313,7 +316,8 @@ impl File {
         }
     }
 
-    /// All that was written before is durable, with size and time.
+    /// All that was written before is durable, with size and time, and so are changes of names and attributes. An error is also that
+    /// of a change that was answered before, and lost.
     pub async fn sync(&self) -> crate::Result<()> {
         self.check()?;
         let (reply, done) = oneshot::channel();
@@ -324,10 +328,11 @@ impl File {
         };
         self.mount.tell(ask).await?;
         match io::task::timeout(GRANT_MAX, done).await {
-            Ok(Ok(done)) => done.and_then(|()| self.check()),
-            Ok(Err(_)) => Err(Error::Closed),
-            Err(_) => Err(Error::TimedOut),
+            Ok(Ok(done)) => done.and_then(|()| self.check())?,
+            Ok(Err(_)) => return Err(Error::Closed),
+            Err(_) => return Err(Error::TimedOut),
         }
+        self.mount.sync_of(&self.followed).await
     }
 }
 

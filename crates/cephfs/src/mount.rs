@@ -11,7 +11,7 @@ use messages::fs::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 use types::Errno;
 
 const ROOT: u64 = 1;
@@ -65,7 +65,7 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Gives the session back. What is asked after that is told [`Error::Closed`].
+    /// Gives the session back; [`Self::sync`] says whether all is durable. What is asked after that is told [`Error::Closed`].
     pub async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.inner.asks.send(Ask::Close(done)).await.is_ok() {
@@ -97,6 +97,16 @@ impl Mount {
     /// Not waited for.
     pub(crate) fn hint(&self, ask: Ask) -> bool {
         self.inner.asks.try_send(ask).is_ok()
+    }
+
+    /// One of those who may wait for an answer at once.
+    pub(crate) async fn room(&self) -> crate::Result<SemaphorePermit<'_>> {
+        self.inner.room.acquire().await.map_err(|_| Error::Closed)
+    }
+
+    /// The number of the last change that was lost.
+    pub(crate) fn losses(&self) -> u64 {
+        self.inner.told.losses.load(Ordering::Acquire)
     }
 
     /// No file is larger.
@@ -138,7 +148,7 @@ impl Mount {
         request: MClientRequest,
         hold: Option<Use>,
     ) -> crate::Result<(MClientReply, Option<Shared>)> {
-        let _room = self.inner.room.acquire().await.map_err(|_| Error::Closed)?;
+        let _room = self.room().await?;
         let what = String::from_utf8_lossy(&request.path.path).into_owned();
         let (reply, told) = oneshot::channel();
         let request = Box::new(MClientRequest {

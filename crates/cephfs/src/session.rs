@@ -3,13 +3,16 @@
 //! Where the connection ends it looks for the server at the monitor: the same one is dialled again and told all that is under way; one
 //! that took its place is told while it waits for those who had a session (state `reconnect`); after that the session is lost.
 //!
-//! Invariants: a request that was answered as unsafe waits for its safe answer; where the server is another by then, it is repeated
-//! with the number of the inode that it made, in the order of the answers and before it is said what is held. An inode's capability is
-//! given back as it comes, but for files that are open ([`held`]).
+//! Invariants: a request that was answered as unsafe is kept up to its safe answer; where the server is another by then, it is repeated
+//! with the number of the inode that it made, in the order of the answers and before it is said what is held. Whether its caller waits
+//! as long is [`Options::early`]'s to say ([`safe`]). An inode's capability is given back as it comes, but for files that are open
+//! ([`held`]).
 
 mod held;
+mod safe;
 
 pub use held::{Open, Shared, Use};
+pub use safe::Safety;
 
 use crate::options::Options;
 use crate::place::{Stage, Standing, standing};
@@ -25,6 +28,7 @@ use messages::fs::{
 use messages::mon::Body;
 use messages::osd::{MCommand, MCommandReply, kind};
 use msgr::Message;
+use safe::{Early, Losses, Syncing};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -75,6 +79,12 @@ pub enum Ask {
         open: Shared,
         reply: oneshot::Sender<crate::Result<()>>,
     },
+    /// What was answered before shall be durable. `since`: the last lost change that the asking handle knows of.
+    Sync {
+        ino: Option<u64>,
+        since: u64,
+        reply: oneshot::Sender<Safety>,
+    },
     /// Handles were closed.
     LetGo {
         ino: u64,
@@ -92,10 +102,13 @@ struct Pending {
     hold: Option<Use>,
     /// What its answer has opened.
     open: Option<(u64, Use, Shared)>,
-    reply: oneshot::Sender<crate::Result<Answer>>,
+    /// None: its caller has the unsafe answer.
+    reply: Option<oneshot::Sender<crate::Result<Answer>>>,
     sent: bool,
-    /// The unsafe answer, and which of them it was.
-    early: Option<(u64, MClientReply)>,
+    early: Option<Early>,
+    /// It was said again to another server than the one that had answered it.
+    replayed: bool,
+    /// Its caller waits as long as that.
     until: Duration,
 }
 
@@ -135,6 +148,10 @@ pub struct Session {
     last_tid: u64,
     /// Unsafe answers so far.
     earlies: u64,
+    /// Requests whose callers have one, under way.
+    unsafes: usize,
+    losses: Losses,
+    syncs: Vec<Syncing>,
     commands: BTreeMap<u64, oneshot::Sender<crate::Result<Bytes>>>,
     held: HashMap<u64, Holding>,
     /// What is asked back of them, and still used.
@@ -154,6 +171,8 @@ pub struct Told {
     pub refused: Arc<AtomicBool>,
     /// No file is larger.
     pub max_file_size: Arc<AtomicU64>,
+    /// Changes that were lost after they had been answered.
+    pub losses: Arc<AtomicU64>,
 }
 
 async fn event_of(link: &mut Option<DaemonLink>) -> DaemonEvent {
@@ -193,6 +212,9 @@ impl Session {
             pending: BTreeMap::new(),
             last_tid: 0,
             earlies: 0,
+            unsafes: 0,
+            losses: Losses::default(),
+            syncs: Vec::new(),
             commands: BTreeMap::new(),
             held: HashMap::new(),
             owing: HashSet::new(),
@@ -247,6 +269,7 @@ impl Session {
             Ask::Grow { ino, size } => self.grow(ino, size),
             Ask::Settle { ino } => self.settle(ino),
             Ask::Flush { ino, open, reply } => self.flush(ino, &open, reply),
+            Ask::Sync { ino, since, reply } => self.sync(ino, since, reply),
             Ask::LetGo { ino } => self.let_go(ino),
             Ask::Command { cmd, reply } => self.command(cmd, reply),
             Ask::Close(done) => {
@@ -294,9 +317,10 @@ impl Session {
             request,
             hold,
             open: None,
-            reply,
+            reply: Some(reply),
             sent: false,
             early: None,
+            replayed: false,
             until: self.now() + self.options.timeout,
         };
         self.pending.insert(self.last_tid, pending);
@@ -317,9 +341,10 @@ impl Session {
         if p.sent {
             m.retries = m.retries.saturating_add(1);
         }
-        if let (true, Some((_, early))) = (replay, &p.early) {
+        if let (true, Some(early)) = (replay, &p.early) {
             m.flags |= request_flag::REPLAY;
-            m.ino = early.trace.target.as_ref().map_or(0, |t| t.ino);
+            m.ino = early.ino;
+            p.replayed = true;
         }
         p.sent = true;
         let message = p.request.message(tid);
@@ -358,7 +383,7 @@ impl Session {
             State::Open if now >= self.renew_at => self.renew(),
             _ => {}
         }
-        let late = |p: &Pending| p.until <= now;
+        let late = |p: &Pending| p.reply.is_some() && p.until <= now;
         let tids: Vec<u64> = self
             .pending
             .iter()
@@ -372,18 +397,16 @@ impl Session {
         self.settle_all();
     }
 
-    /// Somebody hears what came of a request; or nobody any more, and what it opened is closed.
+    /// A request has come to its end.
     fn finish(&mut self, tid: u64, done: crate::Result<MClientReply>) {
-        let Some(p) = self.pending.remove(&tid) else {
+        let Some(mut p) = self.pending.remove(&tid) else {
             return;
         };
-        let open = p.open.as_ref().map(|(_, _, open)| open.clone());
-        let is_ok = done.is_ok();
-        let heard = p.reply.send(done.map(|reply| (reply, open)));
-        if let (Some((ino, used, open)), false) = (p.open, is_ok && heard.is_ok()) {
-            open.send_modify(|o| o.leave(used));
-            self.let_go(ino);
+        match p.reply.take() {
+            Some(caller) => self.hand_out(caller, done, p.open.take()),
+            None => self.unsafe_ended(&p, done),
         }
+        self.tell_safe();
     }
 
     fn renew(&mut self) {
@@ -481,8 +504,9 @@ impl Session {
     }
 
     fn fail_all(&mut self, why: &Error) {
-        for p in std::mem::take(&mut self.pending).into_values() {
-            let _ = p.reply.send(Err(why.clone()));
+        let tids: Vec<u64> = self.pending.keys().copied().collect();
+        for tid in tids {
+            self.finish(tid, Err(why.clone()));
         }
         self.owing.clear();
         self.held.drain().for_each(|(_, h)| h.lose(why));
@@ -548,7 +572,7 @@ impl Session {
 
     /// What an earlier server has carried out, and may not have kept.
     fn replay(&mut self) {
-        let early = |(tid, p): (&u64, &Pending)| Some((p.early.as_ref()?.0, *tid));
+        let early = |(tid, p): (&u64, &Pending)| Some((p.early.as_ref()?.order, *tid));
         let mut tids: Vec<(u64, u64)> = self.pending.iter().filter_map(early).collect();
         tids.sort_unstable();
         for (_, tid) in tids {
@@ -685,12 +709,11 @@ impl Session {
             return Ok(());
         };
         if !reply.safe {
-            self.earlies += 1;
-            p.early = Some((self.earlies, reply));
-            self.send(MClientSession::short(session_op::REQUEST_FLUSH_MDLOG, 0).message(0));
+            self.hear_early(tid, reply);
             return Ok(());
         }
-        if let (Some((_, early)), true) = (p.early.take(), reply.trace.target.is_none()) {
+        let early = p.early.as_mut().and_then(|e| e.reply.take());
+        if let (Some(early), true) = (early, reply.trace.target.is_none()) {
             (reply.trace, reply.extra, reply.snap) = (early.trace, early.extra, early.snap);
         }
         self.finish(tid, Ok(reply));

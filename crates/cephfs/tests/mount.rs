@@ -351,3 +351,49 @@ async fn writes_go_on_through_failovers() {
     })
     .await;
 }
+
+/// Changes are answered before they are durable. The server fails meanwhile, again and again: each comes back, once.
+#[tokio::test]
+async fn changes_that_were_answered_come_back() {
+    const ROUND: usize = 150;
+    served(async |client| {
+        let options = Options {
+            early: true,
+            timeout: LONG,
+            ..Options::new("fs")
+        };
+        let m = Mount::connect(client, options).await.unwrap();
+        let dir = m.stat("").await.unwrap().ino;
+        let mut n = 0;
+        for round in 1..4 {
+            let change = async {
+                while n < ROUND * round {
+                    let (name, to) = (
+                        Name::new(dir, format!("f{n}")),
+                        Name::new(dir, format!("g{n}")),
+                    );
+                    let flags = open_flag::RDWR | open_flag::EXCL;
+                    let (_, f) = m.create_file(ROOT, &name, 0o644, flags).await.unwrap();
+                    f.write(0, pattern(n + 1)).await.unwrap();
+                    m.rename_name(ROOT, &name, &to).await.unwrap();
+                    if n % 50 == 0 {
+                        f.sync().await.unwrap();
+                    }
+                    n += 1;
+                }
+            };
+            let fail = r#"{"prefix": "mds fail", "role_or_gid": "fs:0"}"#;
+            let ((), failed) = tokio::join!(change, client.mon_command(fail, ""));
+            failed.unwrap();
+        }
+        m.sync().await.unwrap();
+        m.close().await;
+        let m = mount(client, "fs").await;
+        assert_eq!(m.readdir("", 100_000).await.unwrap().len(), 3 * ROUND);
+        for i in 0..3 * ROUND {
+            assert_eq!(m.read_all(format!("g{i}")).await.unwrap(), pattern(i + 1));
+        }
+        m.close().await;
+    })
+    .await;
+}

@@ -1,7 +1,7 @@
 //! Listings: the kernel asks for names from the one of a number on; a page of them is kept.
 
 use bytes::Bytes;
-use cephfs::{Cursor, Mount};
+use cephfs::{Cursor, Followed, Mount};
 use fuser::FileType;
 
 /// A name of a listing; its number is that of the next.
@@ -13,6 +13,12 @@ pub struct Named {
 }
 
 /// An open directory.
+#[derive(Debug)]
+pub struct Dir {
+    pub listing: tokio::sync::Mutex<Listing>,
+    pub followed: Followed,
+}
+
 #[derive(Debug)]
 pub struct Listing {
     ino: u64,

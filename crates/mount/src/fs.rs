@@ -1,7 +1,7 @@
 //! The kernel's operations, each a task of its own: one that waits holds no other up.
 
 use crate::attr;
-use crate::dir::Listing;
+use crate::dir::{Dir, Listing};
 use crate::room::Room;
 use bytes::Bytes;
 use cephfs::{By, File, Mount, Name};
@@ -40,7 +40,7 @@ const ZERO_RANGE: i32 = 0x10;
 
 enum Handle {
     File(Arc<File>),
-    Dir(Arc<tokio::sync::Mutex<Listing>>),
+    Dir(Arc<Dir>),
 }
 
 /// What tasks share.
@@ -122,9 +122,9 @@ impl Shared {
         }
     }
 
-    fn listing(&self, fh: FileHandle) -> Answer<Arc<tokio::sync::Mutex<Listing>>> {
+    fn dir(&self, fh: FileHandle) -> Answer<Arc<Dir>> {
         match self.handles().get(&fh.0) {
-            Some(Handle::Dir(l)) => Ok(l.clone()),
+            Some(Handle::Dir(d)) => Ok(d.clone()),
             _ => Err(Errno::EBADF),
         }
     }
@@ -477,20 +477,22 @@ impl Filesystem for Files {
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let listing = Listing::new(self.shared.ours(ino));
-        let fh = self
-            .shared
-            .add(Handle::Dir(Arc::new(tokio::sync::Mutex::new(listing))));
+        let ino = self.shared.ours(ino);
+        let dir = Dir {
+            listing: tokio::sync::Mutex::new(Listing::new(ino)),
+            followed: self.shared.mount.follow(ino),
+        };
+        let fh = self.shared.add(Handle::Dir(Arc::new(dir)));
         reply.opened(fh, FopenFlags::empty());
     }
 
     fn readdir(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         self.run(0, |s| async move {
-            let listing = match s.listing(fh) {
-                Ok(listing) => listing,
+            let dir = match s.dir(fh) {
+                Ok(dir) => dir,
                 Err(e) => return reply.error(e),
             };
-            let mut listing = listing.lock().await;
+            let mut listing = dir.listing.lock().await;
             match listing.from(&s.mount, offset).await {
                 Ok(names) => {
                     for (n, named) in (offset + 1..).zip(names) {
@@ -511,9 +513,15 @@ impl Filesystem for Files {
         reply.ok();
     }
 
-    /// What was changed in it was durable when it was answered.
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.ok();
+    /// What was changed in it may have been answered before it was durable.
+    fn fsyncdir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.run(0, |s| async move {
+            let sync = async {
+                let dir = s.dir(fh)?;
+                s.mount.sync_of(&dir.followed).await.map_err(errno)
+            };
+            empty(reply, sync.await);
+        });
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {

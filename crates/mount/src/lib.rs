@@ -5,7 +5,8 @@
 //!
 //! Invariants: nothing that is written is buffered here. A name, attribute or size is asked of the server each time (times to live of 0),
 //! and pages that the kernel keeps of a file go when it is opened anew, or when its time or size are others: so what another client changed
-//! is seen at the next call. A change is answered when it is durable; a write when its bytes are, and `fsync` when its size and time are.
+//! is seen at the next call. A change is answered when the server has it, a write when its bytes are durable; `fsync` of a file or a
+//! directory, and the end of the mount, wait until all that was answered is durable (docs/decisions/0072-mounts-like-stock-ones.md).
 //!
 //! Bounds: [`room::BYTES_MAX`] bytes of operations under way, others wait in the kernel; a page of names for each open directory.
 //!

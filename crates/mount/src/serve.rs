@@ -112,13 +112,17 @@ pub async fn serve(
         timeout: WITHIN,
         session_timeout: options.session_timeout,
         full_fails: true,
+        early: true,
         root: format!("/{}", options.path.trim_matches('/')),
         ..cephfs::Options::new(&options.fs)
     };
     let mount = Mount::connect(client, how).await?;
     let done = serve_mount(&mount, options, ready, until).await;
+    let safe = mount.sync().await;
     mount.close().await;
-    done
+    let why = done?;
+    safe?;
+    Ok(why)
 }
 
 async fn serve_mount(
