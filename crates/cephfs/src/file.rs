@@ -114,6 +114,11 @@ impl File {
         self.ino
     }
 
+    /// Bytes of it are locked by somebody here.
+    pub fn is_locked(&self) -> bool {
+        self.open.borrow().locked
+    }
+
     fn pool(&self, snaps: SnapContext) -> IoCtx {
         let mut io = self.mount.client().pool_by_id(i64::from(self.layout.pool));
         io.set_namespace(self.pool_ns.clone().into_bytes());

@@ -1,5 +1,6 @@
 //! What a mount can be asked: names, attributes.
 
+use crate::locks::LOCKERS_MAX;
 use crate::options::Options;
 use crate::session::{Ask, REQUESTS_MAX, Session, Shared, Told, Use};
 use bytes::Bytes;
@@ -29,6 +30,7 @@ struct Inner {
     asks: mpsc::Sender<Ask>,
     told: Told,
     room: Semaphore,
+    lockers: Semaphore,
 }
 
 /// A session with a file system. Clones are the same one.
@@ -59,6 +61,7 @@ impl Mount {
                 asks,
                 told,
                 room: Semaphore::new(REQUESTS_MAX),
+                lockers: Semaphore::new(LOCKERS_MAX),
             }),
         };
         mount.stat(mount.inner.options.root.trim_matches('/')).await?;
@@ -102,6 +105,11 @@ impl Mount {
     /// One of those who may wait for an answer at once.
     pub(crate) async fn room(&self) -> crate::Result<SemaphorePermit<'_>> {
         self.inner.room.acquire().await.map_err(|_| Error::Closed)
+    }
+
+    /// Calls that wait for locks are counted apart: they wait for as long as others like.
+    pub(crate) fn lockers(&self) -> &Semaphore {
+        &self.inner.lockers
     }
 
     /// The number of the last change that was lost.
@@ -149,6 +157,16 @@ impl Mount {
         hold: Option<Use>,
     ) -> crate::Result<(MClientReply, Option<Shared>)> {
         let _room = self.room().await?;
+        self.ask_at_once(by, request, hold).await
+    }
+
+    /// The same whatever is under way: how much that may be is the caller's to bound.
+    pub(crate) async fn ask_at_once(
+        &self,
+        by: By,
+        request: MClientRequest,
+        hold: Option<Use>,
+    ) -> crate::Result<(MClientReply, Option<Shared>)> {
         let what = String::from_utf8_lossy(&request.path.path).into_owned();
         let (reply, told) = oneshot::channel();
         let request = Box::new(MClientRequest {

@@ -9,6 +9,7 @@
 //! ([`held`]).
 
 mod held;
+pub mod locks;
 mod safe;
 
 pub use held::{Open, Shared, Use};
@@ -311,8 +312,17 @@ impl Session {
             let _ = reply.send(Err(Error::Closed));
             return;
         }
+        if self.refuses_lock(&request) {
+            let why = Error::invalid(locks::ENOLCK, "too many locks of one file");
+            let _ = reply.send(Err(why));
+            return;
+        }
         self.last_tid += 1;
         request.stamp = self.wall();
+        let until = match locks::is_patient(&request) {
+            true => Duration::MAX,
+            false => self.now() + self.options.timeout,
+        };
         let pending = Pending {
             request,
             hold,
@@ -321,7 +331,7 @@ impl Session {
             sent: false,
             early: None,
             replayed: false,
-            until: self.now() + self.options.timeout,
+            until,
         };
         self.pending.insert(self.last_tid, pending);
         if self.state == State::Open {
@@ -713,6 +723,7 @@ impl Session {
             return Ok(());
         }
         let early = p.early.as_mut().and_then(|e| e.reply.take());
+        self.hear_lock(tid, reply.result);
         if let (Some(early), true) = (early, reply.trace.target.is_none()) {
             (reply.trace, reply.extra, reply.snap) = (early.trace, early.extra, early.snap);
         }

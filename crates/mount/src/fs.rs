@@ -2,13 +2,14 @@
 
 use crate::attr;
 use crate::dir::{Dir, Listing};
+use crate::locks;
 use crate::room::Room;
 use bytes::Bytes;
 use cephfs::{By, File, Mount, Name};
 use fuser::{
     Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use io::task::Background;
 use messages::fs::{InodeStat, open_flag};
@@ -50,6 +51,7 @@ pub struct Shared {
     pub root: u64,
     handles: Mutex<HashMap<u64, Handle>>,
     last: AtomicU64,
+    lockers: locks::Owners,
 }
 
 pub struct Files {
@@ -86,6 +88,7 @@ impl Shared {
             root,
             handles: Mutex::default(),
             last: AtomicU64::new(0),
+            lockers: locks::Owners::default(),
         })
     }
 
@@ -126,6 +129,17 @@ impl Shared {
         match self.handles().get(&fh.0) {
             Some(Handle::Dir(d)) => Ok(d.clone()),
             _ => Err(Errno::EBADF),
+        }
+    }
+
+    /// Who took a lock by this handle, and is not known to have closed it, has it no more.
+    async fn unlock_all(&self, file: &File, owners: std::collections::BTreeSet<u64>) {
+        for owner in owners {
+            if file.is_locked()
+                && let Err(e) = self.mount.lock(file.ino(), &locks::all_of(owner)).await
+            {
+                tracing::warn!("a lock of inode {:x} cannot be given back: {e}", file.ino());
+            }
         }
     }
 
@@ -228,6 +242,7 @@ impl Filesystem for Files {
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_POSIX_LOCKS,
         ] {
             let _ = config.add_capabilities(flag);
         }
@@ -450,9 +465,18 @@ impl Filesystem for Files {
         });
     }
 
-    /// Who closes has nothing to wait for: what was written is durable, and whoever asks for the size has the server ask us.
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.ok();
+    /// Who closes gives his locks back, and has nothing else to wait for: what was written is durable, and whoever asks for the size has
+    /// the server ask us.
+    fn flush(&self, _: &Request, _: INodeNo, fh: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+        self.shared.lockers.remove(fh.0, owner.0);
+        let file = match self.shared.file(fh) {
+            Ok(file) if file.is_locked() => file,
+            _ => return reply.ok(),
+        };
+        self.run(0, |s| async move {
+            let done = s.mount.lock(file.ino(), &locks::all_of(owner.0)).await;
+            empty(reply, done.map_err(errno));
+        });
     }
 
     fn release(
@@ -465,8 +489,68 @@ impl Filesystem for Files {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.shared.drop_handle(fh);
+        let owners = self.shared.lockers.take(fh.0);
+        match self.shared.file(fh) {
+            Ok(file) if file.is_locked() && !owners.is_empty() => self.run(0, |s| async move {
+                s.unlock_all(&file, owners).await;
+                s.drop_handle(fh);
+            }),
+            _ => self.shared.drop_handle(fh),
+        }
         reply.ok();
+    }
+
+    fn getlk(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        let wish = match locks::wished(owner.0, pid, (start, end), typ) {
+            Ok(wish) => wish,
+            Err(e) => return reply.error(e),
+        };
+        self.run(0, |s| async move {
+            match s.mount.lock_in_the_way(s.ours(ino), &wish).await {
+                Ok(found) => {
+                    let client = s.mount.client().global_id();
+                    let (start, end, typ, pid) = locks::shown(found.as_ref(), client);
+                    reply.locked(start, end, typ, pid);
+                }
+                Err(e) => reply.error(errno(e)),
+            }
+        });
+    }
+
+    fn setlk(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        let wish = match locks::wished(owner.0, pid, (start, end), typ) {
+            Ok(wish) => wish,
+            Err(e) => return reply.error(e),
+        };
+        self.shared.lockers.add(fh.0, owner.0);
+        let thread = sleep.then(|| req.pid());
+        self.run(0, |s| async move {
+            let done = locks::set(&s.mount, s.ours(ino), &wish, thread).await;
+            empty(reply, done.map_err(errno));
+        });
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {

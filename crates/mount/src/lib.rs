@@ -10,11 +10,13 @@
 //!
 //! Bounds: [`room::BYTES_MAX`] bytes of operations under way, others wait in the kernel; a page of names for each open directory.
 //!
-//! Not here: file locks between clients (the kernel has them among its own processes), `.snap`, access control lists.
+//! Not here: flock between clients (`fuser` does not say which locks are such, so the kernel has them among its own processes), `.snap`,
+//! access control lists.
 
 mod attr;
 mod dir;
 mod fs;
+mod locks;
 mod room;
 mod serve;
 

@@ -7,7 +7,7 @@
 use super::{Session, State};
 use bytes::Bytes;
 use client::{Error, SnapContext};
-use messages::fs::{CapItem, CapRecord, CapStat, InodeStat, MClientCapRelease, MClientCaps, cap, cap_op};
+use messages::fs::{CapItem, CapRecord, CapStat, FileLock, InodeStat, MClientCapRelease, MClientCaps, cap, cap_op};
 use messages::mon::Body;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -65,6 +65,8 @@ pub struct Open {
     /// How often snapshots came or went, and when `snaps` was heard.
     pub snap_changes: u64,
     snaps_heard: Option<u64>,
+    /// Bytes of it are locked from here.
+    pub locked: bool,
     /// A handle was closed.
     left: bool,
     /// The session was lost.
@@ -169,6 +171,8 @@ pub(super) struct Holding {
     pub(super) open: Shared,
     /// What the server was told, and has not confirmed; in order.
     flushes: VecDeque<Flush>,
+    /// Of owners here, as the server has answered ([`super::locks`]).
+    pub(super) locks: Vec<FileLock>,
 }
 
 struct Flush {
@@ -217,6 +221,7 @@ impl Session {
         let holding = self.held.entry(t.ino).or_insert_with(|| Holding {
             open: Arc::new(watch::channel(Open::new(t)).0),
             flushes: VecDeque::new(),
+            locks: Vec::new(),
         });
         let open = holding.open.clone();
         open.send_modify(|o| {
@@ -396,6 +401,7 @@ impl Session {
             return;
         }
         if let Some(h) = self.held.remove(&ino) {
+            h.locks.iter().for_each(|l| self.unlock(ino, l));
             let o = h.open.borrow();
             self.releases.push(CapItem {
                 ino,
@@ -500,6 +506,7 @@ impl Session {
                 issued: o.issued,
                 realm: 1,
                 snap_follows: o.follows,
+                fcntl: h.locks.clone(),
                 ..CapRecord::default()
             }
         };
