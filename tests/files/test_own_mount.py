@@ -110,6 +110,33 @@ def test_what_was_synced_outlives_a_kill_and_the_dead_mount_is_taken_away(own, h
         assert data[n * 10_000:(n + 1) * 10_000] == b'%010d' % n * 1000, n
 
 
+MAKER = r'''
+import os, sys
+d = os.open(sys.argv[1], os.O_RDONLY)
+n = 0
+while True:
+    for _ in range(20):
+        os.close(os.open('f%d' % n, os.O_CREAT | os.O_EXCL | os.O_WRONLY, dir_fd=d))
+        n += 1
+    os.fsync(d)
+    print(n, flush=True)
+'''
+
+
+def test_names_that_were_synced_outlive_a_kill(own, here, tmp_path):
+    notes = tmp_path / 'notes'
+    with open(notes, 'wb') as f:
+        maker = popen([sys.executable, '-c', MAKER, here], stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.DEVNULL)
+    wait_until(lambda: notes.read_text().count('\n') > 10, what='names')
+    own.kill()
+    maker.wait(60)
+    own.start()
+    synced, names = int(notes.read_text().split()[-1]), set(os.listdir(here))
+    assert {'f%d' % n for n in range(synced)} <= names
+    # Of those behind, the first ones or none.
+    assert names == {'f%d' % n for n in range(len(names))}
+
+
 def test_a_removed_file_lives_as_long_as_it_is_open(own, here):
     with open(here / 'f', 'w+b') as f, open(here / 'f', 'rb') as g:
         f.write(b'still here')
@@ -199,6 +226,25 @@ def test_holes_truncation_and_zeros(own, here):
     fails(errno.EFBIG, os.truncate, f, 1 << 60)
     with open(f, 'r+b') as out:
         fails(errno.EFBIG, os.pwrite, out.fileno(), b'x', 1 << 50)
+
+
+def test_holes_are_found(own, here):
+    at, n = 32 << 20, 1 << 16
+    with open(here / 'f', 'w+b', buffering=0) as f:
+        fd = f.fileno()
+        os.ftruncate(fd, 64 << 20)
+        fails(errno.ENXIO, os.lseek, fd, 0, os.SEEK_DATA)
+        os.pwrite(fd, os.urandom(n), at)
+        assert (os.lseek(fd, 0, os.SEEK_HOLE), os.lseek(fd, 0, os.SEEK_DATA)) == (0, at)
+        assert (os.lseek(fd, at + 5, os.SEEK_DATA), os.lseek(fd, at, os.SEEK_HOLE)) == (at + 5, at + n)
+        fails(errno.ENXIO, os.lseek, fd, at + n, os.SEEK_DATA)
+        assert os.lseek(fd, at + n, os.SEEK_HOLE) == at + n
+        fails(errno.ENXIO, os.lseek, fd, 64 << 20, os.SEEK_HOLE)
+        # To the end of the file, where there is none behind it.
+        os.ftruncate(fd, at + n)
+        assert os.lseek(fd, at, os.SEEK_HOLE) == at + n
+    run(['cp', '--sparse=auto', here / 'f', here / 'g'])
+    run(['cmp', here / 'f', here / 'g'])
 
 
 def test_the_stock_client_beside_it_sees_what_was_written_and_is_seen(own, here, stock):

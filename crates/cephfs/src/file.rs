@@ -50,7 +50,7 @@ fn use_of(flags: u32) -> Use {
 }
 
 /// A call under way uses a capability until this is dropped.
-struct Using<'a> {
+pub(crate) struct Using<'a> {
     file: &'a File,
     writes: bool,
 }
@@ -119,7 +119,23 @@ impl File {
         self.open.borrow().locked
     }
 
-    fn pool(&self, snaps: SnapContext) -> IoCtx {
+    pub(crate) fn mount(&self) -> &Mount {
+        &self.mount
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// None: this handle may not read.
+    pub(crate) async fn begin_look(&self) -> crate::Result<Option<Using<'_>>> {
+        match self.used.reads() {
+            true => Ok(Some(self.begin(false, 0).await?.0)),
+            false => Ok(None),
+        }
+    }
+
+    pub(crate) fn pool(&self, snaps: SnapContext) -> IoCtx {
         let mut io = self.mount.client().pool_by_id(i64::from(self.layout.pool));
         io.set_namespace(self.pool_ns.clone().into_bytes());
         io.set_snap_context(snaps);

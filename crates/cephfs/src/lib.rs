@@ -25,6 +25,7 @@ mod options;
 mod page;
 mod place;
 mod safety;
+mod seek;
 mod session;
 mod snap;
 

@@ -39,6 +39,10 @@ const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
 const ZERO_RANGE: i32 = 0x10;
 
+/// Of lseek(2).
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+
 enum Handle {
     File(Arc<File>),
     Dir(Arc<Dir>),
@@ -711,9 +715,32 @@ impl Filesystem for Files {
         });
     }
 
-    /// The kernel takes all of a file for data, then.
-    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
-        reply.error(Errno::ENOSYS);
+    /// The kernel knows the other ways itself.
+    fn lseek(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let data = match whence {
+            SEEK_DATA => true,
+            SEEK_HOLE => false,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let Ok(offset) = u64::try_from(offset) else {
+            return reply.error(Errno::ENXIO);
+        };
+        self.run(0, |s| async move {
+            let seek = async { s.file(fh)?.seek(offset, data).await.map_err(errno) };
+            match seek.await.map(i64::try_from) {
+                Ok(Ok(found)) => reply.offset(found),
+                Ok(Err(_)) => reply.error(Errno::EOVERFLOW),
+                Err(e) => reply.error(e),
+            }
+        });
     }
 
     /// The kernel reads and writes, then.
