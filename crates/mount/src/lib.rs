@@ -19,6 +19,8 @@ mod fs;
 mod locks;
 mod room;
 mod serve;
+mod shared;
+mod snaps;
 
 pub use io::mounts::Mounted;
 pub use serve::{Error, Options, claim, serve};

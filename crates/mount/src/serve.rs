@@ -1,6 +1,7 @@
 //! From an empty directory to a mounted one, and back.
 
-use crate::fs::{Files, Shared};
+use crate::fs::Files;
+use crate::shared::Shared;
 use cephfs::Mount;
 use client::Client;
 use fuser::{Config, MountOption, Session, SessionACL};
