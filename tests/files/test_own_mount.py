@@ -276,6 +276,38 @@ def test_the_stock_client_beside_it_sees_what_was_written_and_is_seen(own, here,
     os.rmdir(there / '.snap' / 'one')
 
 
+def test_snapshots(own, here, stock):
+    there, snap = stock / here.name, here / '.snap'
+    (here / 'd').mkdir()
+    (here / 'd/f').write_text('one')
+    os.symlink('f', here / 'd/l')
+    assert os.listdir(snap) == [] and os.listdir(here) == ['d']
+    os.mkdir(snap / 's1')
+    (here / 'd/f').write_text('two, and longer')
+    os.unlink(here / 'd/l')
+    (here / 'd/g').write_text('new')
+    assert (snap / 's1/d/f').read_text() == 'one' and (snap / 's1/d/f').stat().st_size == 3
+    assert sorted(os.listdir(snap / 's1/d')) == ['f', 'l'] and os.readlink(snap / 's1/d/l') == 'f'
+    assert (there / '.snap/s1/d/f').read_text() == 'one' and (here / 'd/f').read_text() == 'two, and longer'
+    # Below, the snapshot has a longer name.
+    name = '_s1_%d' % here.stat().st_ino
+    assert os.listdir(here / 'd/.snap') == [name] and (here / 'd/.snap' / name / 'f').read_text() == 'one'
+    for call in (lambda: (snap / 's1/d/f').write_text('no'), lambda: os.mkdir(snap / 's1/d/new'), lambda: os.chmod(snap / 's1/d', 0o700),
+                 lambda: os.unlink(snap / 's1/d/f'), lambda: (snap / 'file').write_text('no'), lambda: os.link(here / 'd/f', snap / 's1/d/h')):
+        fails(errno.EROFS, call)
+    fails(errno.EEXIST, os.mkdir, snap / 's1')
+    fails(errno.EEXIST, os.mkdir, here / '.snap')
+    os.rename(snap / 's1', snap / 's2')
+    os.mkdir(there / '.snap/s3')
+    assert os.listdir(snap) == ['s2', 's3'] and sorted(os.listdir(there / '.snap')) == ['s2', 's3']
+    fails(errno.ENOENT, os.stat, snap / 's1')
+    with open(snap / 's2/d/f') as f:
+        os.rmdir(there / '.snap/s3')
+        assert f.read() == 'one'
+    os.rmdir(snap / 's2')
+    assert os.listdir(snap) == [] and os.listdir(there / '.snap') == []
+
+
 def test_disks_of_machines(own, here):
     disk = here / 'disk.qcow2'
     run(['qemu-img', 'create', '-f', 'qcow2', disk, '64M'])

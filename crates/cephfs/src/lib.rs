@@ -10,7 +10,7 @@
 //! all sends, so that it takes effect once; where the session was lost meanwhile it fails with ESTALE, and may have taken effect.
 //!
 //! Bounds: [`session::REQUESTS_MAX`] requests under way, others wait; [`session::safe::UNSAFE_MAX`] that were answered and are not durable; [`data::CHUNK`] bytes of data for a call by path; a request waits
-//! [`Options::timeout`] for its answer, through restarts and failovers of the server; [`locks::LOCKERS_MAX`] calls wait for locks.
+//! [`Options::timeout`] for its answer, through restarts and failovers of the server; [`session::ranges::LOCKERS_MAX`] calls wait for locks.
 //!
 //! Not here: several active ranks (refused with EOPNOTSUPP).
 

@@ -1,7 +1,7 @@
 //! Locks on bytes of files, between all clients of the file system: the server says who has them.
 
 use crate::mount::Mount;
-use crate::session::locks::{ENOLCK, request_of};
+use crate::session::ranges::{ENOLCK, request_of};
 use client::Error;
 use denc::Decode;
 use messages::fs::{FileLock, MClientReply, lock, op};
@@ -9,8 +9,6 @@ use std::pin::Pin;
 use std::time::Duration;
 use types::Errno;
 
-/// Calls that wait for a lock; more are refused.
-pub const LOCKERS_MAX: usize = 512;
 /// Told so often that one which waits has waited enough: it may not have begun to wait.
 const AGAIN: Duration = Duration::from_millis(500);
 

@@ -1,7 +1,7 @@
 //! What a mount can be asked: names, attributes.
 
-use crate::locks::LOCKERS_MAX;
 use crate::options::Options;
+use crate::session::ranges::LOCKERS_MAX;
 use crate::session::{Ask, REQUESTS_MAX, Session, Shared, Told, Use};
 use bytes::Bytes;
 use client::{Client, Error, IoCtx, SnapContext};

@@ -9,11 +9,13 @@
 //! ([`held`]).
 
 mod held;
-pub mod locks;
+mod locks;
+mod losses;
+pub mod ranges;
 mod safe;
 
 pub use held::{Open, Shared, Use};
-pub use safe::Safety;
+pub use losses::Safety;
 
 use crate::options::Options;
 use crate::place::{Stage, Standing, standing};
@@ -21,6 +23,7 @@ use bytes::Bytes;
 use client::{Client, DaemonEvent, DaemonLink, Error};
 use held::Holding;
 use io::task::TaskHandle;
+use losses::{Early, Losses, Syncing};
 use messages::fs::{
     Args, CapItem, CapStat, Features, FilePath, InodeStat, MClientCaps, MClientLease, MClientQuota,
     MClientReconnect, MClientReply, MClientRequest, MClientSession, MClientSnap, cap, lease_action, op,
@@ -29,7 +32,6 @@ use messages::fs::{
 use messages::mon::Body;
 use messages::osd::{MCommand, MCommandReply, kind};
 use msgr::Message;
-use safe::{Early, Losses, Syncing};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -313,13 +315,13 @@ impl Session {
             return;
         }
         if self.refuses_lock(&request) {
-            let why = Error::invalid(locks::ENOLCK, "too many locks of one file");
+            let why = Error::invalid(ranges::ENOLCK, "too many locks of one file");
             let _ = reply.send(Err(why));
             return;
         }
         self.last_tid += 1;
         request.stamp = self.wall();
-        let until = match locks::is_patient(&request) {
+        let until = match ranges::is_patient(&request) {
             true => Duration::MAX,
             false => self.now() + self.options.timeout,
         };

@@ -13,7 +13,7 @@ pub const ITSELF: u64 = u64::MAX;
 /// The server's numbers are smaller.
 const OURS: u64 = 1 << 63;
 /// The kernel is told of no more than that.
-const ENTRIES_MAX: usize = 1 << 18;
+pub const ENTRIES_MAX: usize = 1 << 18;
 
 /// In the `.snap` of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
