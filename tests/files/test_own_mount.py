@@ -5,6 +5,7 @@ import errno
 import os
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -201,9 +202,81 @@ def test_attributes(own, here):
     assert os.getxattr(f, 'user.large') == b'v' * 5000 and sorted(os.listxattr(f)) == ['user.k', 'user.large']
     os.removexattr(f, 'user.k')
     fails(errno.ENODATA, os.getxattr, f, 'user.k')
-    fails(errno.EOPNOTSUPP, os.setxattr, f, 'system.posix_acl_access', b'\x02\0\0\0')
+    fails(errno.EOPNOTSUPP, os.getxattr, f, 'system.other')
     space = os.statvfs(here)
     assert 0 < space.f_bavail <= space.f_blocks
+
+
+ACCESS, DEFAULT = 'system.posix_acl_access', 'system.posix_acl_default'
+OWNER, USER, GROUP, MASK, OTHER, NOBODY = 1, 2, 4, 16, 32, 0xffff_ffff
+
+
+def acl(owner, group, other, mask=None, **users):
+    entries = [(OWNER, owner, NOBODY), *[(USER, perm, int(name[1:])) for name, perm in users.items()], (GROUP, group, NOBODY)]
+    entries += [] if mask is None else [(MASK, mask, NOBODY)]
+    return struct.pack('<I', 2) + b''.join(struct.pack('<HHI', *e) for e in [*entries, (OTHER, other, NOBODY)])
+
+
+def may(uid, *command):
+    return subprocess.run(command, user=uid, group=uid, extra_groups=[], stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=60).returncode == 0
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@contextlib.contextmanager
+def umask(mask):
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def test_access_control_lists_are_obeyed(own, here):
+    f = here / 'f'
+    f.write_text('x')
+    os.chmod(f, 0o600)
+    assert not may(1001, 'cat', f)
+    named = acl(6, 0, 0, mask=4, u1001=6)
+    os.setxattr(f, ACCESS, named)
+    assert os.getxattr(f, ACCESS) == named and mode(f) == 0o640
+    # No more than the mask lets him.
+    assert may(1001, 'cat', f) and not may(1002, 'cat', f) and not may(1001, 'dd', 'if=/dev/null', 'of=%s' % f, 'conv=notrunc')
+    os.chmod(f, 0o600)
+    assert not may(1001, 'cat', f)
+    os.chmod(f, 0o660)
+    assert os.getxattr(f, ACCESS) == acl(6, 0, 0, mask=6, u1001=6) and may(1001, 'dd', 'if=/dev/null', 'of=%s' % f, 'conv=notrunc')
+    # What a mode can say is one.
+    os.setxattr(f, ACCESS, acl(6, 4, 4))
+    assert mode(f) == 0o644 and ACCESS not in os.listxattr(f) and may(1002, 'cat', f)
+    fails(errno.ENODATA, os.getxattr, f, ACCESS)
+
+
+def test_access_control_lists_are_inherited(own, here, folder):
+    d, default = here / 'd', acl(7, 5, 0, mask=7, u1001=7)
+    d.mkdir()
+    with umask(0o027):
+        (here / 'plain').write_text('x')
+        (here / 'dir').mkdir()
+        assert (mode(here / 'plain'), mode(here / 'dir')) == (0o640, 0o750)
+    os.setxattr(d, DEFAULT, default)
+    with umask(0o077):
+        (d / 'f').write_text('y')
+        (d / 'sub').mkdir()
+        os.mkfifo(d / 'p')
+    assert (mode(d / 'f'), mode(d / 'sub'), mode(d / 'p')) == (0o660, 0o770, 0o660)
+    assert os.getxattr(d / 'sub', DEFAULT) == default and os.getxattr(d / 'f', ACCESS) == acl(6, 5, 0, mask=6, u1001=7)
+    assert may(1001, 'cat', d / 'f') and may(1001, 'touch', d / 'sub/new') and not may(1002, 'cat', d / 'f')
+    assert mode(d / 'sub/new') == 0o660
+    # A stock mount that obeys them finds the same.
+    with mounted(own.cluster, folder / 'acl', fs='files', options=['--client_acl_type', 'posix_acl', '--fuse_default_permissions', 'false']) as m:
+        there = m / here.name / 'd'
+        assert os.getxattr(there / 'f', ACCESS) == os.getxattr(d / 'f', ACCESS)
+        (there / 'g').write_text('z')
+        assert os.getxattr(d / 'g', ACCESS) == os.getxattr(d / 'f', ACCESS) and may(1001, 'cat', d / 'g')
 
 
 def test_holes_truncation_and_zeros(own, here):

@@ -4,7 +4,10 @@ use crate::file::File;
 use crate::mount::{By, Mount, snaps_of, target_of};
 use bytes::Bytes;
 use client::{Error, SnapContext};
-use messages::fs::{Args, FilePath, InodeStat, MClientRequest, SetAttr, cap, op, open_flag, xattr_flag};
+use denc::Encode;
+use messages::fs::{
+    Args, FilePath, InodeStat, MClientRequest, SetAttr, Xattrs, cap, op, open_flag, xattr_flag,
+};
 use types::Errno;
 
 /// All attributes, exact.
@@ -39,6 +42,14 @@ fn of_name(op: u32, name: &Name) -> MClientRequest {
         op,
         path: name.path(),
         ..MClientRequest::default()
+    }
+}
+
+/// Attributes that something is made with.
+fn with(xattrs: &Xattrs) -> Bytes {
+    match xattrs.is_empty() {
+        true => Bytes::new(),
+        false => xattrs.to_bytes(),
     }
 }
 
@@ -88,17 +99,30 @@ impl Mount {
     }
 
     /// `mode` with the kind; no directory, no link.
-    pub async fn make_node(&self, by: By, name: &Name, mode: u32, rdev: u32) -> crate::Result<InodeStat> {
+    pub async fn make_node(
+        &self,
+        by: By,
+        name: &Name,
+        (mode, xattrs): (u32, &Xattrs),
+        rdev: u32,
+    ) -> crate::Result<InodeStat> {
         let request = MClientRequest {
             args: Args::words(&[mode, rdev]),
+            data: with(xattrs),
             ..of_name(op::MKNOD, name)
         };
         self.target_by(by, request).await
     }
 
-    pub async fn make_dir(&self, by: By, name: &Name, mode: u32) -> crate::Result<InodeStat> {
+    pub async fn make_dir(
+        &self,
+        by: By,
+        name: &Name,
+        (mode, xattrs): (u32, &Xattrs),
+    ) -> crate::Result<InodeStat> {
         let request = MClientRequest {
             args: Args::words(&[mode]),
+            data: with(xattrs),
             ..of_name(op::MKDIR, name)
         };
         self.target_by(by, request).await
@@ -144,9 +168,21 @@ impl Mount {
         mode: u32,
         flags: u32,
     ) -> crate::Result<(InodeStat, File)> {
+        let made = (mode, &Xattrs::new());
+        self.create_file_with(by, name, made, flags).await
+    }
+
+    pub async fn create_file_with(
+        &self,
+        by: By,
+        name: &Name,
+        (mode, xattrs): (u32, &Xattrs),
+        flags: u32,
+    ) -> crate::Result<(InodeStat, File)> {
         let flags = flags | open_flag::CREAT;
         let request = MClientRequest {
             args: Args::words(&[flags, mode, 0, 0, 0, u32::MAX, 0]),
+            data: with(xattrs),
             ..of_name(op::CREATE, name)
         };
         self.open_as(by, request, flags).await

@@ -3,7 +3,7 @@
 use crate::attr;
 use crate::locks;
 use crate::room::Room;
-use crate::shared::{Answer, Opened, Shared, TTL, by, empty, entry, errno, give, is_refused, numbered};
+use crate::shared::{Answer, Opened, Shared, TTL, by, empty, entry, errno, give, numbered};
 use bytes::Bytes;
 use cephfs::By;
 use fuser::{
@@ -17,6 +17,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 /// The largest write of one operation.
@@ -102,6 +103,10 @@ impl Filesystem for Files {
         ] {
             let _ = config.add_capabilities(flag);
         }
+        // The kernel obeys access control lists; who inherits which is for us, and so are umasks.
+        let acls = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
+        let has_acls = config.add_capabilities(acls).is_ok();
+        self.shared.has_acls.store(has_acls, Ordering::Relaxed);
         let _ = config.set_max_write(WRITE_MAX);
         let _ = config.set_max_background(BACKGROUND_MAX);
         Ok(())
@@ -147,13 +152,7 @@ impl Filesystem for Files {
     ) {
         let (by, set) = (by(req), attr::wished(mode, (uid, gid), size, (atime, mtime)));
         self.run(0, |s| async move {
-            let told = async {
-                match set.mask {
-                    0 => s.stat(ino).await,
-                    _ => s.mount.setattr_of(by, s.live(ino)?, &set).await.map_err(errno),
-                }
-            };
-            match told.await {
+            match s.set_attr(by, ino, &set).await {
                 Ok(stat) => reply.attr(&TTL, &attr::of_stat(&stat, ino.0)),
                 Err(e) => reply.error(e),
             }
@@ -175,7 +174,7 @@ impl Filesystem for Files {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
@@ -183,13 +182,15 @@ impl Filesystem for Files {
         self.run(0, |s| async move {
             let made = async {
                 let name = s.name(parent, &name)?;
-                s.mount.make_node(by, &name, mode, rdev).await.map_err(errno)
+                let (mode, xattrs) = s.fresh(name.dir, mode, umask, false).await?;
+                let made = s.mount.make_node(by, &name, (mode, &xattrs), rdev).await;
+                made.map_err(errno)
             };
             entry(&s, reply, made.await);
         });
     }
 
-    fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
+    fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let (by, name) = (by(req), name.to_owned());
         self.run(0, |s| async move {
             let made = async {
@@ -199,7 +200,9 @@ impl Filesystem for Files {
                     return s.in_snap(place).await;
                 }
                 let name = s.name(parent, &name)?;
-                let stat = s.mount.make_dir(by, &name, mode).await.map_err(errno)?;
+                let (mode, xattrs) = s.fresh(name.dir, mode, umask, true).await?;
+                let made = s.mount.make_dir(by, &name, (mode, &xattrs)).await;
+                let stat = made.map_err(errno)?;
                 Ok((s.theirs(stat.ino), stat))
             };
             numbered(reply, made.await);
@@ -289,7 +292,7 @@ impl Filesystem for Files {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
@@ -298,7 +301,8 @@ impl Filesystem for Files {
             let flags = flags as u32 & (open_flag::ACCMODE | open_flag::EXCL | open_flag::TRUNC);
             let made = async {
                 let name = s.name(parent, &name)?;
-                let made = s.mount.create_file(by, &name, mode & 0o7777, flags).await;
+                let (mode, xattrs) = s.fresh(name.dir, mode & 0o7777, umask, false).await?;
+                let made = s.mount.create_file_with(by, &name, (mode, &xattrs), flags).await;
                 made.map_err(errno)
             };
             match made.await {
@@ -527,23 +531,18 @@ impl Filesystem for Files {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        if is_refused(name) {
+        if self.shared.refuses(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }
         let (by, name) = (by(req), name.as_bytes().to_vec());
         let value = Bytes::copy_from_slice(value);
         self.run(value.len() as u64, |s| async move {
-            let done = async {
-                let ino = s.live(ino)?;
-                let done = s.mount.put_xattr(by, ino, &name, value, flags as u32).await;
-                done.map_err(errno)
-            };
-            empty(reply, done.await);
+            empty(reply, s.put_xattr(by, ino, &name, value, flags as u32).await);
         });
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        if is_refused(name) {
+        if self.shared.refuses(name) {
             // The kernel asks before each write: no server is asked.
             return reply.error(match name.as_bytes() {
                 b"security.capability" => Errno::ENODATA,
@@ -576,16 +575,12 @@ impl Filesystem for Files {
     }
 
     fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        if is_refused(name) {
+        if self.shared.refuses(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }
         let (by, name) = (by(req), name.as_bytes().to_vec());
         self.run(0, |s| async move {
-            let done = async {
-                let ino = s.live(ino)?;
-                s.mount.remove_xattr(by, ino, &name).await.map_err(errno)
-            };
-            empty(reply, done.await);
+            empty(reply, s.drop_xattr(by, ino, &name).await);
         });
     }
 

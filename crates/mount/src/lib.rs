@@ -11,9 +11,9 @@
 //! Bounds: [`room::BYTES_MAX`] bytes of operations under way, others wait in the kernel; a page of names for each open directory;
 //! [`snaps::ENTRIES_MAX`] inodes in snapshots that the kernel knows.
 //!
-//! Not here: flock between clients (`fuser` does not say which locks are such, so the kernel has them among its own processes),
-//! access control lists.
+//! Not here: flock between clients (`fuser` does not say which locks are such, so the kernel has them among its own processes).
 
+mod acl;
 mod attr;
 mod dir;
 mod fs;

@@ -1,5 +1,6 @@
 //! What all operations of a mount share: numbers and names as the kernel and as the server have them, handles, errors.
 
+use crate::acl::{self, Acl};
 use crate::attr;
 use crate::dir::{Dir, Listing, Of};
 use crate::locks;
@@ -7,11 +8,11 @@ use crate::snaps::{self, Place, Snaps};
 use bytes::Bytes;
 use cephfs::{By, File, Mount, Name};
 use fuser::{Errno, FileHandle, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
-use messages::fs::{InodeStat, open_flag};
+use messages::fs::{InodeStat, SetAttr, Xattrs, open_flag, setattr};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,7 +47,13 @@ pub struct Shared {
     last: AtomicU64,
     pub lockers: locks::Owners,
     pub snaps: Snaps,
+    /// The kernel obeys access control lists, and leaves umasks to us.
+    pub has_acls: AtomicBool,
 }
+
+/// What chmod sets.
+const MODE: u32 = 0o7777;
+const SET_GROUP: u32 = 0o2000;
 
 pub fn errno(e: client::Error) -> Errno {
     let number = e.errno();
@@ -76,6 +83,7 @@ impl Shared {
             last: AtomicU64::new(0),
             lockers: locks::Owners::default(),
             snaps: Snaps::default(),
+            has_acls: AtomicBool::new(false),
         })
     }
 
@@ -148,6 +156,104 @@ impl Shared {
         let told = self.mount.stat_snapped(place.dir, &place.path).await;
         let stat = told.map_err(errno)?;
         Ok((self.snaps.tell((stat.ino, stat.snapid), place)?, stat))
+    }
+
+    // Access control lists
+
+    /// The mode and the attributes of what is made in a directory.
+    pub async fn fresh(&self, dir: u64, mode: u32, umask: u32, is_dir: bool) -> Answer<(u32, Xattrs)> {
+        if !self.has_acls.load(Ordering::Relaxed) {
+            // The kernel has taken the umask away.
+            return Ok((mode, Xattrs::new()));
+        }
+        let above = self.mount.getattr(dir).await.map_err(errno)?;
+        Ok(acl::fresh(&above.xattrs.unwrap_or_default(), mode, umask, is_dir))
+    }
+
+    pub async fn set_attr(&self, by: By, ino: INodeNo, set: &SetAttr) -> Answer<InodeStat> {
+        if set.mask == 0 {
+            return self.stat(ino).await;
+        }
+        let ino = self.live(ino)?;
+        let stat = self.mount.setattr_of(by, ino, set).await.map_err(errno)?;
+        if set.mask & setattr::MODE != 0 {
+            self.chmod_list(by, ino, &stat).await?;
+        }
+        Ok(stat)
+    }
+
+    /// A mode was changed, and with it the list.
+    async fn chmod_list(&self, by: By, ino: u64, stat: &InodeStat) -> Answer<()> {
+        let xattrs = match &stat.xattrs {
+            Some(xattrs) => xattrs.clone(),
+            // A ceph-mds tells them only with the capability.
+            None => self.mount.getattr(ino).await.map_err(errno)?.xattrs.unwrap_or_default(),
+        };
+        match acl::after_chmod(&xattrs, stat.mode) {
+            Some(value) => {
+                let done = self.mount.put_xattr(by, ino, acl::ACCESS, value, 0).await;
+                done.map_err(errno)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The mode says what the list says; a list that a mode can say is none.
+    async fn set_access(&self, by: By, ino: u64, value: Bytes, flags: u32) -> Answer<()> {
+        let list = Acl::parse(&value)?;
+        let stat = self.mount.getattr(ino).await.map_err(errno)?;
+        let mut mode = stat.mode & MODE & !0o777 | list.mode();
+        if by.uid != 0 && by.gid != stat.gid {
+            mode &= !SET_GROUP;
+        }
+        let set = SetAttr {
+            mode,
+            mask: setattr::MODE,
+            ..SetAttr::default()
+        };
+        // Where it is interrupted between the two, nobody may do more than before or afterwards.
+        if list.is_mode() {
+            self.mount.setattr_of(by, ino, &set).await.map_err(errno)?;
+            return self.remove_acl(by, ino, acl::ACCESS).await;
+        }
+        let done = self.mount.put_xattr(by, ino, acl::ACCESS, value, flags).await;
+        done.map_err(errno)?;
+        self.mount.setattr_of(by, ino, &set).await.map_err(errno).map(drop)
+    }
+
+    /// It may not be there.
+    async fn remove_acl(&self, by: By, ino: u64, name: &[u8]) -> Answer<()> {
+        match self.mount.remove_xattr(by, ino, name).await {
+            Err(e) if e.errno() == types::Errno::ENODATA => Ok(()),
+            done => done.map_err(errno),
+        }
+    }
+
+    pub async fn put_xattr(&self, by: By, ino: INodeNo, name: &[u8], value: Bytes, flags: u32) -> Answer<()> {
+        let ino = self.live(ino)?;
+        match name {
+            acl::ACCESS => return self.set_access(by, ino, value, flags).await,
+            acl::DEFAULT => drop(Acl::parse(&value)?),
+            _ => {}
+        }
+        let done = self.mount.put_xattr(by, ino, name, value, flags).await;
+        done.map_err(errno)
+    }
+
+    pub async fn drop_xattr(&self, by: By, ino: INodeNo, name: &[u8]) -> Answer<()> {
+        let ino = self.live(ino)?;
+        match name {
+            acl::ACCESS | acl::DEFAULT => self.remove_acl(by, ino, name).await,
+            _ => self.mount.remove_xattr(by, ino, name).await.map_err(errno),
+        }
+    }
+
+    /// Names that are no one's to keep: lists that would not be obeyed, capabilities of programs.
+    pub fn refuses(&self, name: &OsStr) -> bool {
+        match name.as_bytes() {
+            acl::ACCESS | acl::DEFAULT => !self.has_acls.load(Ordering::Relaxed),
+            name => name.starts_with(b"system.") || name == b"security.capability",
+        }
     }
 
     /// A handle on it.
@@ -273,12 +379,6 @@ impl Shared {
         }
         Ok(())
     }
-}
-
-/// Names that are no one's to keep: access control lists would not be obeyed, nor capabilities of programs.
-pub fn is_refused(name: &OsStr) -> bool {
-    let name = name.as_bytes();
-    name.starts_with(b"system.") || name == b"security.capability"
 }
 
 pub fn give(reply: ReplyXattr, size: u32, value: &[u8]) {
