@@ -74,6 +74,16 @@ impl Mount {
         self.target_by(self.own_by(), request).await
     }
 
+    /// Nothing else of it has to be exact, so nobody is asked for what he has changed.
+    pub async fn xattrs_of(&self, ino: u64) -> crate::Result<Xattrs> {
+        let request = MClientRequest {
+            args: Args::words(&[cap::PIN | cap::XS]),
+            ..of_ino(op::GETATTR, ino)
+        };
+        let stat = self.target_by(self.own_by(), request).await?;
+        Ok(stat.xattrs.unwrap_or_default())
+    }
+
     pub(crate) async fn snaps_of_ino(&self, ino: u64) -> crate::Result<(SnapContext, u64)> {
         let request = MClientRequest {
             args: Args::words(&[cap::PIN]),

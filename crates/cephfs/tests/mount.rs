@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cephfs::{By, Mount, Name, Options};
 use client::{Client, Conf};
 use io::task;
-use messages::fs::{SetAttr, open_flag, setattr};
+use messages::fs::{FileLock, SetAttr, lock, open_flag, setattr};
 use node::{DataDir, Node, StartOptions};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -394,6 +394,72 @@ async fn changes_that_were_answered_come_back() {
             assert_eq!(m.read_all(format!("g{i}")).await.unwrap(), pattern(i + 1));
         }
         m.close().await;
+    })
+    .await;
+}
+
+fn range(start: u64, length: u64, kind: u8) -> FileLock {
+    FileLock {
+        start,
+        length,
+        owner: 1,
+        kind,
+        ..FileLock::default()
+    }
+}
+
+/// Who holds a range, who is refused, who waits and who has waited enough: also with the next server.
+async fn check_locks(m: &Mount, other: &Mount) {
+    let dir = m.stat("").await.unwrap().ino;
+    let made = m.create_file(ROOT, &Name::new(dir, "l"), 0o644, open_flag::RDWR).await;
+    let (stat, f) = made.unwrap();
+    let (_, _g) = other.open_ino(ROOT, stat.ino, open_flag::RDWR).await.unwrap();
+    m.lock(stat.ino, &range(0, 10, lock::EXCL)).await.unwrap();
+    assert!(f.is_locked());
+    let fail = r#"{"prefix": "mds fail", "role_or_gid": "fs:0"}"#;
+    for _ in 0..2 {
+        let wish = range(5, 1, lock::SHARED);
+        assert_eq!(errno(other.lock(stat.ino, &wish).await), Errno::EAGAIN);
+        let found = other.lock_in_the_way(stat.ino, &wish).await.unwrap().unwrap();
+        assert_eq!((found.start, found.length, found.kind), (0, 10, lock::EXCL));
+        other.lock(stat.ino, &range(10, 5, lock::EXCL)).await.unwrap();
+        m.client().mon_command(fail, "").await.unwrap();
+    }
+    let wish = range(5, 1, lock::EXCL);
+    let enough = task::sleep(Duration::from_millis(50));
+    assert_eq!(errno(other.wait_for_lock(stat.ino, &wish, enough).await), Errno::EINTR);
+    let free = range(0, 0, lock::UNLOCK);
+    let waits = other.wait_for_lock(stat.ino, &wish, std::future::pending());
+    let (got, given) = tokio::join!(waits, m.lock(stat.ino, &free));
+    got.unwrap();
+    given.unwrap();
+    assert!(!f.is_locked());
+    assert_eq!(errno(m.lock(stat.ino, &wish).await), Errno::EAGAIN);
+    other.lock(stat.ino, &free).await.unwrap();
+    m.lock(stat.ino, &range(0, 0, lock::EXCL)).await.unwrap();
+    // Where there is something, and where there is nothing.
+    let at = 9 << 20;
+    assert_eq!(errno(f.seek(0, true).await), Errno::ENXIO);
+    f.write(at, pattern(1 << 16)).await.unwrap();
+    assert_eq!((f.seek(0, true).await.unwrap(), f.seek(0, false).await.unwrap()), (at, 0));
+    assert_eq!(f.seek(at + 1, true).await.unwrap(), at + 1);
+    assert_eq!(f.seek(at, false).await.unwrap(), at + (1 << 16));
+}
+
+#[tokio::test]
+async fn locks_hold_between_clients() {
+    served_for(async |conf: &Conf| {
+        let clients = (
+            Client::connect(conf.clone()).await.unwrap(),
+            Client::connect(conf.clone()).await.unwrap(),
+        );
+        let (m, other) = (mount(&clients.0, "fs").await, mount(&clients.1, "fs").await);
+        let both = task::timeout(LONG, check_locks(&m, &other));
+        both.await.expect("nobody is held up");
+        m.close().await;
+        other.close().await;
+        clients.0.shutdown().await;
+        clients.1.shutdown().await;
     })
     .await;
 }

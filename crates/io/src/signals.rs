@@ -1,7 +1,6 @@
 //! Whether another process waits in vain: what the kernel says of the signals of a thread.
 
 /// Whether a thread has a signal to hear that it does not hold back. None: it cannot be seen from here.
-#[allow(clippy::disallowed_methods)]
 pub fn is_pending(thread: u32) -> Option<bool> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     pending_in(&status)

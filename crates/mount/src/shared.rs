@@ -166,8 +166,8 @@ impl Shared {
             // The kernel has taken the umask away.
             return Ok((mode, Xattrs::new()));
         }
-        let above = self.mount.getattr(dir).await.map_err(errno)?;
-        Ok(acl::fresh(&above.xattrs.unwrap_or_default(), mode, umask, is_dir))
+        let above = self.mount.xattrs_of(dir).await.map_err(errno)?;
+        Ok(acl::fresh(&above, mode, umask, is_dir))
     }
 
     pub async fn set_attr(&self, by: By, ino: INodeNo, set: &SetAttr) -> Answer<InodeStat> {
@@ -187,7 +187,7 @@ impl Shared {
         let xattrs = match &stat.xattrs {
             Some(xattrs) => xattrs.clone(),
             // A ceph-mds tells them only with the capability.
-            None => self.mount.getattr(ino).await.map_err(errno)?.xattrs.unwrap_or_default(),
+            None => self.mount.xattrs_of(ino).await.map_err(errno)?,
         };
         match acl::after_chmod(&xattrs, stat.mode) {
             Some(value) => {
