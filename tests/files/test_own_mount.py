@@ -2,6 +2,7 @@
 import contextlib
 import ctypes
 import errno
+import mmap
 import os
 import shutil
 import stat
@@ -303,19 +304,24 @@ def test_holes_truncation_and_zeros(own, here):
 
 def test_holes_are_found(own, here):
     at, n = 32 << 20, 1 << 16
-    with open(here / 'f', 'w+b', buffering=0) as f:
+    with open(here / 'f', 'wb', buffering=0) as out, open(here / 'f', 'rb', buffering=0) as f:
         fd = f.fileno()
-        os.ftruncate(fd, 64 << 20)
+        os.ftruncate(out.fileno(), 64 << 20)
         fails(errno.ENXIO, os.lseek, fd, 0, os.SEEK_DATA)
-        os.pwrite(fd, os.urandom(n), at)
+        os.pwrite(out.fileno(), os.urandom(n), at)
         assert (os.lseek(fd, 0, os.SEEK_HOLE), os.lseek(fd, 0, os.SEEK_DATA)) == (0, at)
         assert (os.lseek(fd, at + 5, os.SEEK_DATA), os.lseek(fd, at, os.SEEK_HOLE)) == (at + 5, at + n)
         fails(errno.ENXIO, os.lseek, fd, at + n, os.SEEK_DATA)
         assert os.lseek(fd, at + n, os.SEEK_HOLE) == at + n
         fails(errno.ENXIO, os.lseek, fd, 64 << 20, os.SEEK_HOLE)
         # To the end of the file, where there is none behind it.
-        os.ftruncate(fd, at + n)
+        os.ftruncate(out.fileno(), at + n)
         assert os.lseek(fd, at, os.SEEK_HOLE) == at + n
+        # What is mapped to be written may be in the kernel alone: nothing is taken for a hole.
+        with open(here / 'f', 'r+b') as both, mmap.mmap(both.fileno(), 0) as mapped:
+            mapped[5] = 7
+            assert (os.lseek(fd, 0, os.SEEK_DATA), os.lseek(fd, 0, os.SEEK_HOLE)) == (0, at + n)
+        assert os.pread(fd, 1, 5) == b'\x07'
     run(['cp', '--sparse=auto', here / 'f', here / 'g'])
     run(['cmp', here / 'f', here / 'g'])
 

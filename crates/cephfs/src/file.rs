@@ -127,12 +127,13 @@ impl File {
         &self.layout
     }
 
-    /// None: this handle may not read.
+    /// None: the objects may not have all that is in the file. Others tell only who reads of what they have not written yet; and what is
+    /// written through a mapping, which takes a handle here that reads and writes, a kernel keeps as long as it likes.
     pub(crate) async fn begin_look(&self) -> crate::Result<Option<Using<'_>>> {
-        match self.used.reads() {
-            true => Ok(Some(self.begin(false, 0).await?.0)),
-            false => Ok(None),
+        if !self.used.reads() || self.open.borrow().both > 0 {
+            return Ok(None);
         }
+        Ok(Some(self.begin(false, 0).await?.0))
     }
 
     pub(crate) fn pool(&self, snaps: SnapContext) -> IoCtx {

@@ -1,6 +1,7 @@
 //! Where a file has bytes and where it has none, by what its objects say of themselves (MAPEXT).
 //!
-//! What a pool cannot say is taken for data: whoever looks for holes reads zeros then.
+//! What a pool cannot say is taken for data, and so is all of a file that somebody here has open to read and write: whoever looks for
+//! holes reads zeros then.
 
 use crate::file::File;
 use crate::layout::{Extent, extents, object_name};
@@ -72,7 +73,6 @@ impl File {
     }
 
     async fn seek_within(&self, at: u64, length: u64, data: bool) -> crate::Result<Option<u64>> {
-        // Who may not read is not told by others what they have not written yet.
         let Some(_using) = self.begin_look().await? else {
             return Ok(data.then_some(at));
         };

@@ -441,6 +441,10 @@ async fn check_locks(m: &Mount, other: &Mount) {
     let at = 9 << 20;
     assert_eq!(errno(f.seek(0, true).await), Errno::ENXIO);
     f.write(at, pattern(1 << 16)).await.unwrap();
+    // By a handle that reads and writes it may be mapped.
+    assert_eq!((f.seek(0, true).await.unwrap(), f.seek(0, false).await.unwrap()), (0, at + (1 << 16)));
+    drop(f);
+    let (_, f) = m.open_ino(ROOT, stat.ino, 0).await.unwrap();
     assert_eq!((f.seek(0, true).await.unwrap(), f.seek(0, false).await.unwrap()), (at, 0));
     assert_eq!(f.seek(at + 1, true).await.unwrap(), at + 1);
     assert_eq!(f.seek(at, false).await.unwrap(), at + (1 << 16));

@@ -53,6 +53,8 @@ pub struct Open {
     /// Handles that read, and that write.
     readers: u32,
     writers: u32,
+    /// Those that do both: a kernel may have the file mapped by one of these.
+    pub both: u32,
     /// Calls that read, and that write.
     pub reading: u32,
     pub writing: u32,
@@ -108,6 +110,9 @@ impl Open {
         }
         if by.writes() {
             self.writers = self.writers.saturating_add_signed(n);
+        }
+        if by == Use::Both {
+            self.both = self.both.saturating_add_signed(n);
         }
     }
 
