@@ -10,7 +10,9 @@ use tokio::sync::oneshot;
 impl Session {
     /// There is no room for what it asks for.
     pub(super) fn refuses_lock(&self, m: &MClientRequest) -> bool {
-        let takes = m.op == op::SETFILELOCK && m.args.u8_at(0) == lock::FCNTL && m.args.u8_at(1) != lock::UNLOCK;
+        let a = &m.args;
+        let takes =
+            m.op == op::SETFILELOCK && a.u8_at(0) == lock::FCNTL && a.u8_at(1) != lock::UNLOCK;
         takes && self.held.get(&m.path.ino).is_some_and(|h| h.locks.len() >= LOCKS_MAX)
     }
 
