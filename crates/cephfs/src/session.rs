@@ -12,6 +12,7 @@ mod held;
 mod locks;
 mod losses;
 pub mod ranges;
+mod requests;
 mod safe;
 
 pub use held::{Open, Shared, Use};
@@ -27,7 +28,7 @@ use losses::{Early, Losses, Syncing};
 use messages::fs::{
     Args, CapItem, CapStat, Features, FilePath, InodeStat, MClientCaps, MClientLease, MClientQuota,
     MClientReconnect, MClientReply, MClientRequest, MClientSession, MClientSnap, cap, lease_action, op,
-    request_flag, session_op,
+    session_op,
 };
 use messages::mon::Body;
 use messages::osd::{MCommand, MCommandReply, kind};
@@ -300,69 +301,6 @@ impl Session {
         self.send(body.to_message());
     }
 
-    fn begin(
-        &mut self,
-        mut request: Box<MClientRequest>,
-        hold: Option<Use>,
-        reply: oneshot::Sender<crate::Result<Answer>>,
-    ) {
-        if let Some(why) = &self.refused {
-            let _ = reply.send(Err(why.clone()));
-            return;
-        }
-        if self.state == State::Closing {
-            let _ = reply.send(Err(Error::Closed));
-            return;
-        }
-        if self.refuses_lock(&request) {
-            let why = Error::invalid(ranges::ENOLCK, "too many locks of one file");
-            let _ = reply.send(Err(why));
-            return;
-        }
-        self.last_tid += 1;
-        request.stamp = self.wall();
-        let until = match ranges::is_patient(&request) {
-            true => Duration::MAX,
-            false => self.now() + self.options.timeout,
-        };
-        let pending = Pending {
-            request,
-            hold,
-            open: None,
-            reply: Some(reply),
-            sent: false,
-            early: None,
-            replayed: false,
-            until,
-        };
-        self.pending.insert(self.last_tid, pending);
-        if self.state == State::Open {
-            self.send_request(self.last_tid, false);
-        }
-    }
-
-    fn send_request(&mut self, tid: u64, replay: bool) {
-        let oldest = self.pending.keys().next().copied().unwrap_or(tid);
-        let epoch = self.standing.as_ref().map_or(0, |s| s.epoch);
-        let Some(p) = self.pending.get_mut(&tid) else {
-            return;
-        };
-        let m = &mut p.request;
-        m.oldest_tid = oldest;
-        m.map_epoch = epoch;
-        if p.sent {
-            m.retries = m.retries.saturating_add(1);
-        }
-        if let (true, Some(early)) = (replay, &p.early) {
-            m.flags |= request_flag::REPLAY;
-            m.ino = early.ino;
-            p.replayed = true;
-        }
-        p.sent = true;
-        let message = p.request.message(tid);
-        self.send(message);
-    }
-
     fn send(&self, message: Message) {
         if let Some(link) = &self.link {
             link.send(message);
@@ -395,30 +333,9 @@ impl Session {
             State::Open if now >= self.renew_at => self.renew(),
             _ => {}
         }
-        let late = |p: &Pending| p.reply.is_some() && p.until <= now;
-        let tids: Vec<u64> = self
-            .pending
-            .iter()
-            .filter(|(_, p)| late(p))
-            .map(|(t, _)| *t)
-            .collect();
-        for tid in tids {
-            self.finish(tid, Err(Error::TimedOut));
-        }
+        self.end_late();
         self.tell_old();
         self.settle_all();
-    }
-
-    /// A request has come to its end.
-    fn finish(&mut self, tid: u64, done: crate::Result<MClientReply>) {
-        let Some(mut p) = self.pending.remove(&tid) else {
-            return;
-        };
-        match p.reply.take() {
-            Some(caller) => self.hand_out(caller, done, p.open.take()),
-            None => self.unsafe_ended(&p, done),
-        }
-        self.tell_safe();
     }
 
     fn renew(&mut self) {
