@@ -123,6 +123,10 @@ impl File {
         &self.mount
     }
 
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.open
+    }
+
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }

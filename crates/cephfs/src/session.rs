@@ -68,6 +68,12 @@ pub enum Ask {
         hold: Option<Use>,
         reply: oneshot::Sender<crate::Result<Answer>>,
     },
+    /// About locks of a file that is open: who lost it with its session gets none by the next one.
+    Lock {
+        request: Box<MClientRequest>,
+        open: Shared,
+        reply: oneshot::Sender<crate::Result<Answer>>,
+    },
     /// A larger bound for sizes.
     Grow {
         ino: u64,
@@ -156,6 +162,7 @@ pub struct Session {
     unsafes: usize,
     losses: Losses,
     syncs: Vec<Syncing>,
+    hurry_at: Duration,
     commands: BTreeMap<u64, oneshot::Sender<crate::Result<Bytes>>>,
     held: HashMap<u64, Holding>,
     /// What is asked back of them, and still used.
@@ -219,6 +226,7 @@ impl Session {
             unsafes: 0,
             losses: Losses::default(),
             syncs: Vec::new(),
+            hurry_at: Duration::ZERO,
             commands: BTreeMap::new(),
             held: HashMap::new(),
             owing: HashSet::new(),
@@ -270,6 +278,7 @@ impl Session {
     fn ask(&mut self, ask: Ask) {
         match ask {
             Ask::Request { request, hold, reply } => self.begin(request, hold, reply),
+            Ask::Lock { request, open, reply } => self.begin_lock(request, &open, reply),
             Ask::Grow { ino, size } => self.grow(ino, size),
             Ask::Settle { ino } => self.settle(ino),
             Ask::Flush { ino, open, reply } => self.flush(ino, &open, reply),
@@ -334,6 +343,7 @@ impl Session {
             _ => {}
         }
         self.end_late();
+        self.hurry_old();
         self.tell_old();
         self.settle_all();
     }
@@ -410,7 +420,7 @@ impl Session {
         self.told.refused.store(true, Ordering::Release);
     }
 
-    /// What had been sent and changes something may have taken effect, or not.
+    /// What had been sent and changes something may have taken effect, or not. Locks are of the session, and so is who waits for one.
     fn lost(&mut self) {
         if self.server.take().is_none() {
             return;
@@ -420,7 +430,8 @@ impl Session {
         let why = || Error::invalid(Errno::ESTALE, "the session with the metadata server was lost");
         self.owing.clear();
         self.held.drain().for_each(|(_, h)| h.lose(&why()));
-        let sent = |p: &Pending| p.sent && p.request.op & WRITES != 0;
+        let writes = |p: &Pending| p.request.op & WRITES != 0 || p.early.is_some();
+        let sent = |p: &Pending| p.sent && writes(p) || p.request.op == op::SETFILELOCK;
         let tids: Vec<u64> = self
             .pending
             .iter()

@@ -413,30 +413,30 @@ async fn check_locks(m: &Mount, other: &Mount) {
     let dir = m.stat("").await.unwrap().ino;
     let made = m.create_file(ROOT, &Name::new(dir, "l"), 0o644, open_flag::RDWR).await;
     let (stat, f) = made.unwrap();
-    let (_, _g) = other.open_ino(ROOT, stat.ino, open_flag::RDWR).await.unwrap();
-    m.lock(stat.ino, &range(0, 10, lock::EXCL)).await.unwrap();
+    let (_, g) = other.open_ino(ROOT, stat.ino, open_flag::RDWR).await.unwrap();
+    f.lock(&range(0, 10, lock::EXCL)).await.unwrap();
     assert!(f.is_locked());
     let fail = r#"{"prefix": "mds fail", "role_or_gid": "fs:0"}"#;
     for _ in 0..2 {
         let wish = range(5, 1, lock::SHARED);
-        assert_eq!(errno(other.lock(stat.ino, &wish).await), Errno::EAGAIN);
+        assert_eq!(errno(g.lock(&wish).await), Errno::EAGAIN);
         let found = other.lock_in_the_way(stat.ino, &wish).await.unwrap().unwrap();
         assert_eq!((found.start, found.length, found.kind), (0, 10, lock::EXCL));
-        other.lock(stat.ino, &range(10, 5, lock::EXCL)).await.unwrap();
+        g.lock(&range(10, 5, lock::EXCL)).await.unwrap();
         m.client().mon_command(fail, "").await.unwrap();
     }
     let wish = range(5, 1, lock::EXCL);
     let enough = task::sleep(Duration::from_millis(50));
-    assert_eq!(errno(other.wait_for_lock(stat.ino, &wish, enough).await), Errno::EINTR);
+    assert_eq!(errno(g.wait_for_lock(&wish, enough).await), Errno::EINTR);
     let free = range(0, 0, lock::UNLOCK);
-    let waits = other.wait_for_lock(stat.ino, &wish, std::future::pending());
-    let (got, given) = tokio::join!(waits, m.lock(stat.ino, &free));
+    let waits = g.wait_for_lock(&wish, std::future::pending());
+    let (got, given) = tokio::join!(waits, f.lock(&free));
     got.unwrap();
     given.unwrap();
     assert!(!f.is_locked());
-    assert_eq!(errno(m.lock(stat.ino, &wish).await), Errno::EAGAIN);
-    other.lock(stat.ino, &free).await.unwrap();
-    m.lock(stat.ino, &range(0, 0, lock::EXCL)).await.unwrap();
+    assert_eq!(errno(f.lock(&wish).await), Errno::EAGAIN);
+    g.lock(&free).await.unwrap();
+    f.lock(&range(0, 0, lock::EXCL)).await.unwrap();
     // Where there is something, and where there is nothing.
     let at = 9 << 20;
     assert_eq!(errno(f.seek(0, true).await), Errno::ENXIO);

@@ -365,8 +365,8 @@ impl Filesystem for Files {
             Ok(file) if file.is_locked() => file,
             _ => return reply.ok(),
         };
-        self.run(0, |s| async move {
-            let done = s.mount.lock(file.ino(), &locks::all_of(owner.0)).await;
+        self.run(0, |_| async move {
+            let done = file.lock(&locks::all_of(owner.0)).await;
             empty(reply, done.map_err(errno));
         });
     }
@@ -427,7 +427,7 @@ impl Filesystem for Files {
     fn setlk(
         &self,
         req: &Request,
-        ino: INodeNo,
+        _: INodeNo,
         fh: FileHandle,
         owner: LockOwner,
         start: u64,
@@ -445,8 +445,8 @@ impl Filesystem for Files {
         let thread = sleep.then(|| req.pid());
         self.run(0, |s| async move {
             let done = async {
-                let ino = s.live(ino)?;
-                locks::set(&s.mount, ino, &wish, thread).await.map_err(errno)
+                let file = s.file(fh)?;
+                locks::set(&file, &wish, thread).await.map_err(errno)
             };
             empty(reply, done.await);
         });

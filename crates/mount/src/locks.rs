@@ -3,7 +3,7 @@
 //! An owner is a process, or an open file (`F_OFD_SETLK`). The kernel says at each close which process's locks go; those of open files
 //! are known by the handle that they were taken by, and go with it.
 
-use cephfs::Mount;
+use cephfs::File;
 use fuser::Errno;
 use io::task;
 use messages::fs::{FileLock, lock};
@@ -65,10 +65,10 @@ pub fn shown(found: Option<&FileLock>, client: u64) -> (u64, u64, i32, u32) {
 }
 
 /// `thread`: who waits for the lock, if it is to be waited for.
-pub async fn set(mount: &Mount, ino: u64, wish: &FileLock, thread: Option<u32>) -> cephfs::Result<()> {
+pub async fn set(file: &File, wish: &FileLock, thread: Option<u32>) -> cephfs::Result<()> {
     match thread {
-        Some(thread) if wish.kind != lock::UNLOCK => mount.wait_for_lock(ino, wish, signaled(thread)).await,
-        _ => mount.lock(ino, wish).await,
+        Some(thread) if wish.kind != lock::UNLOCK => file.wait_for_lock(wish, signaled(thread)).await,
+        _ => file.lock(wish).await,
     }
 }
 

@@ -335,7 +335,7 @@ impl Shared {
     pub async fn unlock_all(&self, file: &File, owners: BTreeSet<u64>) {
         for owner in owners {
             if file.is_locked()
-                && let Err(e) = self.mount.lock(file.ino(), &locks::all_of(owner)).await
+                && let Err(e) = file.lock(&locks::all_of(owner)).await
             {
                 tracing::warn!("a lock of inode {:x} cannot be given back: {e}", file.ino());
             }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use client::{Error, SnapContext};
 use messages::fs::{CapItem, CapRecord, CapStat, FileLock, InodeStat, MClientCapRelease, MClientCaps, cap, cap_op};
 use messages::mon::Body;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -186,7 +186,7 @@ struct Flush {
     waiting: Vec<oneshot::Sender<crate::Result<()>>>,
 }
 
-fn lost() -> Error {
+pub(super) fn lost() -> Error {
     Error::invalid(Errno::ESTALE, "the session with the metadata server was lost")
 }
 
@@ -406,7 +406,9 @@ impl Session {
             return;
         }
         if let Some(h) = self.held.remove(&ino) {
-            h.locks.iter().for_each(|l| self.unlock(ino, l));
+            // What its closing did not give back.
+            let owners: BTreeMap<u64, &FileLock> = h.locks.iter().map(|l| (l.owner, l)).collect();
+            owners.into_values().for_each(|l| self.unlock(ino, &super::ranges::whole(l)));
             let o = h.open.borrow();
             self.releases.push(CapItem {
                 ino,

@@ -40,6 +40,26 @@ pub fn lock_of(args: &Args) -> FileLock {
     }
 }
 
+/// It takes or gives back a lock; otherwise it may end a wait.
+pub fn is_lock(m: &MClientRequest) -> bool {
+    m.op == op::SETFILELOCK && m.args.u8_at(0) == lock::FCNTL
+}
+
+/// All of a file, for the same owner.
+pub fn whole(l: &FileLock) -> FileLock {
+    FileLock {
+        start: 0,
+        length: 0,
+        ..*l
+    }
+}
+
+/// It leaves two of a range of its owner.
+pub fn splits(all: &[FileLock], new: &FileLock) -> bool {
+    let inside = |l: &FileLock| l.start < new.start && end_of(new) < end_of(l);
+    all.iter().any(|l| l.owner == new.owner && inside(l))
+}
+
 /// It is answered when others have given back what it asks for, whenever that is.
 pub fn is_patient(m: &MClientRequest) -> bool {
     m.op == op::SETFILELOCK && m.args.u8_at(34) != 0
@@ -124,6 +144,15 @@ mod tests {
         put(&mut all, l(1, 0, 0, lock::UNLOCK));
         put(&mut all, l(2, 5, 0, lock::UNLOCK));
         assert_eq!(said(&all), [(2, 0, 5, lock::SHARED)]);
+    }
+
+    #[test]
+    fn what_is_given_back_may_make_two_of_one() {
+        let all = [l(1, 0, 0, lock::EXCL), l(2, 10, 10, lock::EXCL)];
+        assert!(splits(&all, &l(1, 1, 1, lock::UNLOCK)) && splits(&all, &l(2, 12, 2, lock::UNLOCK)));
+        assert!(!splits(&all, &l(1, 0, 5, lock::UNLOCK)) && !splits(&all, &l(1, 5, 0, lock::UNLOCK)));
+        assert!(!splits(&all, &l(2, 10, 2, lock::UNLOCK)) && !splits(&all, &l(3, 12, 2, lock::UNLOCK)));
+        assert!(!splits(&all, &whole(&l(2, 12, 2, lock::UNLOCK))));
     }
 
     #[test]

@@ -2,17 +2,26 @@
 
 use super::{Answer, Pending, Session, State, Use, ranges};
 use client::Error;
-use messages::fs::{MClientReply, MClientRequest, op, request_flag};
+use messages::fs::{MClientReply, MClientRequest, lock, op, request_flag};
 use messages::mon::Body;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// Requests about locks that go on without a time limit.
+const LATE_MAX: usize = 8192;
 
 /// The first whose answer may have to be repeated: what is older the server forgets. Of locks it keeps no answers, and who waits for one
 /// may wait for hours.
 fn oldest(pending: &BTreeMap<u64, Pending>, tid: u64) -> u64 {
     let kept = pending.iter().find(|(_, p)| p.request.op != op::SETFILELOCK);
     kept.map_or(tid, |(tid, _)| *tid)
+}
+
+/// Whether it is of use without its caller.
+fn goes_on(p: &Pending) -> bool {
+    let gives_back = || ranges::lock_of(&p.request.args).kind == lock::UNLOCK;
+    ranges::is_lock(&p.request) && (p.sent || gives_back())
 }
 
 impl Session {
@@ -98,7 +107,20 @@ impl Session {
         let late = self.pending.iter().filter(|(_, p)| late(p));
         let tids: Vec<u64> = late.map(|(tid, _)| *tid).collect();
         for tid in tids {
-            self.finish(tid, Err(Error::TimedOut));
+            self.give_up(tid);
+        }
+    }
+
+    /// Nobody waits for it any more. What became of a lock that the server was asked for is heard all the same, and one that is given back
+    /// is given back when the server is there: who had it may be dead.
+    fn give_up(&mut self, tid: u64) {
+        let left = self.pending.values().filter(|p| p.until == Duration::MAX).count();
+        let Some(p) = self.pending.get_mut(&tid).filter(|p| goes_on(p) && left < LATE_MAX) else {
+            return self.finish(tid, Err(Error::TimedOut));
+        };
+        p.until = Duration::MAX;
+        if let Some(caller) = p.reply.replace(oneshot::channel().0) {
+            let _ = caller.send(Err(Error::TimedOut));
         }
     }
 }
@@ -121,6 +143,23 @@ mod tests {
             replayed: false,
             until: Duration::MAX,
         }
+    }
+
+    #[test]
+    fn locks_go_on_without_their_callers() {
+        let asked = |kind, sent| {
+            let l = messages::fs::FileLock {
+                kind,
+                ..messages::fs::FileLock::default()
+            };
+            Pending {
+                request: Box::new(ranges::request_of(op::SETFILELOCK, lock::FCNTL, 1, &l, false)),
+                sent,
+                ..pending(op::SETFILELOCK)
+            }
+        };
+        assert!(goes_on(&asked(lock::UNLOCK, false)) && goes_on(&asked(lock::EXCL, true)));
+        assert!(!goes_on(&asked(lock::EXCL, false)) && !goes_on(&pending(op::CREATE)));
     }
 
     #[test]

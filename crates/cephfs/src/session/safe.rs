@@ -13,10 +13,14 @@ use client::Error;
 use messages::fs::{MClientReply, MClientSession, session_op};
 use messages::mon::Body;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Changes that were answered and are not durable; more are answered when they are.
 pub const UNSAFE_MAX: usize = 512;
+
+/// A server that gathers changes is asked so often to make them durable: nobody else tells it of sync(2).
+const HURRY_EVERY: Duration = Duration::from_millis(250);
 
 /// What a change is about, as far as handles can be of it.
 fn inos_of(p: &Pending) -> Vec<u64> {
@@ -62,6 +66,18 @@ impl Session {
     fn hurry(&self) {
         if self.state == State::Open {
             self.send(MClientSession::short(session_op::REQUEST_FLUSH_MDLOG, 0).message(0));
+        }
+    }
+
+    /// What was answered is not old before it is durable, though nobody asks; and what was asked for may be lost with a connection.
+    pub(super) fn hurry_old(&mut self) {
+        let now = self.now();
+        if self.state != State::Open || now < self.hurry_at {
+            return;
+        }
+        self.hurry_at = now + HURRY_EVERY;
+        if self.pending.values().any(|p| p.early.is_some()) {
+            self.hurry();
         }
     }
 
