@@ -33,6 +33,20 @@ fn first(ranges: &[Range], length: u64, data: bool) -> Option<u64> {
     (end < length).then_some(end)
 }
 
+/// From `at` to `end`, each with its length: the rest of an object first, as the answer is mostly there, and more with each step.
+fn stretches(mut at: u64, end: u64, object: u64) -> impl Iterator<Item = (u64, u64)> {
+    let mut step = object.clamp(1, STEP);
+    let mut length = step - at % step;
+    std::iter::from_fn(move || {
+        let from = at;
+        let n = length.min(end.saturating_sub(at));
+        at += n;
+        length = step;
+        step = (step * 2).min(STEP);
+        (n > 0).then_some((from, n))
+    })
+}
+
 /// The answer of an object, from the beginning of the stretch that was asked for.
 fn ranges_of(data: bytes::Bytes, e: &Extent) -> crate::Result<Vec<Range>> {
     let mut r = Reader::new(data);
@@ -58,13 +72,10 @@ impl File {
         if offset >= size {
             return Err(none());
         }
-        let mut at = offset;
-        while at < size {
-            let n = STEP.min(size - at);
+        for (at, n) in stretches(offset, size, u64::from(self.layout().object_size)) {
             if let Some(found) = self.seek_within(at, n, data).await? {
                 return Ok(found);
             }
-            at += n;
         }
         match data {
             true => Err(none()),
@@ -123,6 +134,18 @@ mod tests {
         assert_eq!(first(&[(0, 20), (20, 30), (40, 100)], 100, false), Some(30));
         assert_eq!(first(&[(0, 100)], 100, false), None);
         assert_eq!(first(&[(0, 60)], 100, false), Some(60));
+    }
+
+    #[test]
+    fn the_first_question_is_about_one_object() {
+        const MB: u64 = 1 << 20;
+        let all: Vec<(u64, u64)> = stretches(5 * MB, 1 << 30, 4 * MB).collect();
+        let want = [(5, 3), (8, 4), (12, 8), (20, 16)].map(|(at, n)| (at * MB, n * MB));
+        assert_eq!(all[..4], want);
+        assert_eq!(all.iter().map(|s| s.1).max(), Some(STEP));
+        assert_eq!(all.last().map(|s| s.0 + s.1), Some(1 << 30));
+        assert_eq!(stretches(7, 10, 0).count(), 3);
+        assert_eq!(stretches(10, 10, 4 * MB).count(), 0);
     }
 
     #[test]

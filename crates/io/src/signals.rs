@@ -1,5 +1,8 @@
 //! Whether another process waits in vain: what the kernel says of the signals of a thread.
 
+/// SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU: who is stopped goes on waiting behind it.
+const STOPS: u64 = 0b11111 << 17;
+
 /// Whether a thread has a signal to hear that it does not hold back. None: it cannot be seen from here.
 pub fn is_pending(thread: u32) -> Option<bool> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
@@ -12,7 +15,7 @@ fn pending_in(status: &str) -> Option<bool> {
         u64::from_str_radix(line.trim(), 16).ok()
     };
     let (own, shared, blocked) = (mask("SigPnd:")?, mask("ShdPnd:")?, mask("SigBlk:")?);
-    Some((own | shared) & !blocked != 0)
+    Some((own | shared) & !blocked & !STOPS != 0)
 }
 
 #[cfg(test)]
@@ -29,6 +32,7 @@ mod tests {
         assert_eq!(pending_in(&status(0x100, 0, 0)), Some(true));
         assert_eq!(pending_in(&status(0, 0x200, 0)), Some(true));
         assert_eq!(pending_in(&status(0x2, 0x200, 0x202)), Some(false));
+        assert_eq!(pending_in(&status(1 << 18, 1 << 19, 0)), Some(false));
         assert_eq!(pending_in("Name:\tx\n"), None);
     }
 

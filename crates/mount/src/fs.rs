@@ -551,8 +551,8 @@ impl Filesystem for Files {
         }
         let name = name.as_bytes().to_vec();
         self.run(0, |s| async move {
-            match s.stat(ino).await {
-                Ok(stat) => match stat.xattrs.unwrap_or_default().get(&name[..]) {
+            match s.xattrs(ino).await {
+                Ok(all) => match all.get(&name[..]) {
                     Some(value) => give(reply, size, value),
                     None => reply.error(Errno::ENODATA),
                 },
@@ -563,9 +563,8 @@ impl Filesystem for Files {
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         self.run(0, |s| async move {
-            match s.stat(ino).await {
-                Ok(stat) => {
-                    let names = stat.xattrs.unwrap_or_default();
+            match s.xattrs(ino).await {
+                Ok(names) => {
                     let list: Vec<u8> = names.keys().flat_map(|n| [&n[..], b"\0"].concat()).collect();
                     give(reply, size, &list);
                 }

@@ -22,6 +22,9 @@ const WITHIN: Duration = Duration::from_secs(300);
 /// That programs which have files open get to close them, once the directory is taken away.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
+/// That what was answered is durable at the end: who stops services kills them after 90 s.
+const SAFE_WITHIN: Duration = Duration::from_secs(60);
+
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
@@ -119,8 +122,12 @@ pub async fn serve(
     };
     let mount = Mount::connect(client, how).await?;
     let done = serve_mount(&mount, options, ready, until).await;
-    let safe = mount.sync().await;
+    let safe = task::timeout(SAFE_WITHIN, mount.sync()).await;
+    let safe = safe.unwrap_or(Err(client::Error::TimedOut));
     mount.close().await;
+    if let (Err(_), Err(e)) = (&done, &safe) {
+        tracing::error!("changes that were answered may be lost: {e}");
+    }
     let why = done?;
     safe?;
     Ok(why)

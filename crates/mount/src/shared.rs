@@ -8,7 +8,7 @@ use crate::snaps::{self, Place, Snaps};
 use bytes::Bytes;
 use cephfs::{By, File, Mount, Name};
 use fuser::{Errno, FileHandle, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
-use messages::fs::{InodeStat, SetAttr, Xattrs, open_flag, setattr};
+use messages::fs::{InodeStat, SetAttr, Xattrs, open_flag, setattr, xattr_flag};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -114,7 +114,7 @@ impl Shared {
     /// A name in `.snap`: None: somewhere else.
     pub fn snap_name(&self, dir: INodeNo, name: &OsStr) -> Answer<Option<Place>> {
         let place = self.snaps.at(dir.0)?.filter(Place::is_snap_dir);
-        Ok(place.map(|p| p.child(name.as_bytes())))
+        place.map(|p| p.child(name.as_bytes())).transpose()
     }
 
     pub fn of(&self, ino: INodeNo) -> Answer<Of> {
@@ -133,6 +133,14 @@ impl Shared {
         told.map_err(errno)
     }
 
+    /// Nothing else has to be exact, so no writer is asked.
+    pub async fn xattrs(&self, ino: INodeNo) -> Answer<Xattrs> {
+        match self.of(ino)? {
+            Of::Now(ino) => self.mount.xattrs_of(ino).await.map_err(errno),
+            Of::Snap(_) => Ok(self.stat(ino).await?.xattrs.unwrap_or_default()),
+        }
+    }
+
     /// With the number under which the kernel hears of it.
     pub async fn look_up(&self, by: By, dir: INodeNo, name: &OsStr) -> Answer<(u64, InodeStat)> {
         let name = name.as_bytes();
@@ -143,7 +151,7 @@ impl Shared {
                 let stat = told.map_err(errno)?;
                 return Ok((self.theirs(stat.ino), stat));
             }
-            Of::Snap(place) => place.child(name),
+            Of::Snap(place) => place.child(name)?,
         };
         if place.is_snap_dir() {
             let stat = self.mount.getattr(place.dir).await.map_err(errno)?;
@@ -182,19 +190,20 @@ impl Shared {
         Ok(stat)
     }
 
-    /// A mode was changed, and with it the list.
+    /// A mode was changed, and with it the list: read at the last moment, as another mount may change it; one that it has removed stays
+    /// away.
     async fn chmod_list(&self, by: By, ino: u64, stat: &InodeStat) -> Answer<()> {
-        let xattrs = match &stat.xattrs {
-            Some(xattrs) => xattrs.clone(),
-            // A ceph-mds tells them only with the capability.
-            None => self.mount.xattrs_of(ino).await.map_err(errno)?,
+        if stat.xattrs.as_ref().is_some_and(|all| !all.contains_key(acl::ACCESS)) {
+            return Ok(());
+        }
+        let xattrs = self.mount.xattrs_of(ino).await.map_err(errno)?;
+        let Some(value) = acl::after_chmod(&xattrs, stat.mode) else {
+            return Ok(());
         };
-        match acl::after_chmod(&xattrs, stat.mode) {
-            Some(value) => {
-                let done = self.mount.put_xattr(by, ino, acl::ACCESS, value, 0).await;
-                done.map_err(errno)
-            }
-            None => Ok(()),
+        let done = self.mount.put_xattr(by, ino, acl::ACCESS, value, xattr_flag::REPLACE);
+        match done.await {
+            Err(e) if e.errno() == types::Errno::ENODATA => Ok(()),
+            done => done.map_err(errno),
         }
     }
 

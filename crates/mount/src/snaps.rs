@@ -14,6 +14,10 @@ pub const ITSELF: u64 = u64::MAX;
 const OURS: u64 = 1 << 63;
 /// The kernel is told of no more than that.
 pub const ENTRIES_MAX: usize = 1 << 18;
+/// Of all paths together: the kernel may keep what is above of each.
+const BYTES_MAX: usize = 64 << 20;
+/// Of one path.
+const PATH_MAX: usize = 64 << 10;
 
 /// In the `.snap` of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,11 +39,14 @@ impl Place {
         self.path.is_empty()
     }
 
-    pub fn child(&self, name: &[u8]) -> Self {
-        Self {
+    pub fn child(&self, name: &[u8]) -> Result<Self, Errno> {
+        if self.path.len() + 1 + name.len() > PATH_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        Ok(Self {
             dir: self.dir,
             path: [&self.path[..], b"/", name].concat().into(),
-        }
+        })
     }
 }
 
@@ -58,6 +65,8 @@ struct Entry {
 struct Table {
     entries: HashMap<u64, Entry>,
     numbers: HashMap<Inode, u64>,
+    /// Of the paths of all entries.
+    bytes: usize,
     last: u64,
 }
 
@@ -84,9 +93,13 @@ impl Snaps {
     pub fn tell(&self, inode: Inode, place: Place) -> Result<u64, Errno> {
         let mut table = self.table();
         let known = table.numbers.get(&inode).copied();
-        if known.is_none() && table.entries.len() >= ENTRIES_MAX {
+        let before = known.and_then(|n| table.entries.get(&n)).map_or(0, |e| e.place.path.len());
+        let bytes = table.bytes - before + place.path.len();
+        let is_full = known.is_none() && table.entries.len() >= ENTRIES_MAX;
+        if is_full || bytes > BYTES_MAX && place.path.len() > before {
             return Err(Errno::ENFILE);
         }
+        table.bytes = bytes;
         let number = known.unwrap_or_else(|| {
             table.last += 1;
             OURS | table.last
@@ -113,7 +126,8 @@ impl Snaps {
         };
         entry.told = entry.told.saturating_sub(times);
         if entry.told == 0 {
-            let inode = entry.inode;
+            let (inode, bytes) = (entry.inode, entry.place.path.len());
+            table.bytes -= bytes;
             table.entries.remove(&number);
             table.numbers.remove(&inode);
         }
@@ -129,14 +143,14 @@ mod tests {
         let snaps = Snaps::default();
         let dir = Place::snap_dir(7);
         assert!(dir.is_snap_dir() && snaps.at(7).unwrap().is_none());
-        let file = dir.child(b"one").child(b"f");
+        let file = dir.child(b"one").unwrap().child(b"f").unwrap();
         assert_eq!((file.dir, &file.path[..]), (7, &b"/one/f"[..]));
         let a = snaps.tell((7, ITSELF), dir.clone()).unwrap();
         let b = snaps.tell((9, 2), file.clone()).unwrap();
         assert!(a != b && snaps.at(a).unwrap() == Some(dir));
         // The same file in another snapshot, and again under the new name of the snapshot.
         assert!(snaps.tell((9, 3), file).unwrap() != b);
-        let renamed = Place::snap_dir(7).child(b"two").child(b"f");
+        let renamed = Place::snap_dir(7).child(b"two").unwrap().child(b"f").unwrap();
         assert_eq!(snaps.tell((9, 2), renamed.clone()).unwrap(), b);
         snaps.forget(b, 1);
         assert_eq!(snaps.at(b).unwrap(), Some(renamed));
@@ -146,5 +160,22 @@ mod tests {
         snaps.forget(9, 1);
         assert_eq!(snaps.table().entries.len(), 2);
         assert_eq!(snaps.table().numbers.len(), 2);
+        assert_eq!(snaps.table().bytes, "/one/f".len());
+    }
+
+    #[test]
+    fn long_paths_take_the_room_of_many() {
+        let snaps = Snaps::default();
+        let mut place = Place::snap_dir(7);
+        while let Ok(below) = place.child(&[b'n'; 255]) {
+            place = below;
+        }
+        assert!(place.path.len() <= PATH_MAX && place.path.len() > PATH_MAX - 256);
+        let mut numbers = (0..).map_while(|ino| snaps.tell((ino, 2), place.clone()).ok());
+        let first = numbers.next().unwrap();
+        assert_eq!(1 + numbers.count(), BYTES_MAX / place.path.len());
+        assert!(snaps.table().bytes <= BYTES_MAX);
+        snaps.forget(first, 1);
+        assert!(snaps.tell((1 << 40, 2), place).is_ok());
     }
 }
