@@ -2,8 +2,8 @@
 
 use crate::file::File;
 use crate::mount::Mount;
-use crate::session::{Ask, Shared};
 use crate::session::ranges::{ENOLCK, request_of};
+use crate::session::{Ask, Shared};
 use client::Error;
 use denc::Decode;
 use messages::fs::{FileLock, MClientReply, MClientRequest, lock, op};
@@ -26,7 +26,12 @@ impl Mount {
 
     async fn ask_lock(&self, request: MClientRequest, open: &Shared) -> crate::Result<MClientReply> {
         let (reply, told) = oneshot::channel();
-        let (request, open) = (Box::new(request), open.clone());
+        let (by, open) = (self.own_by(), open.clone());
+        let request = Box::new(MClientRequest {
+            uid: by.uid,
+            gid: by.gid,
+            ..request
+        });
         self.tell(Ask::Lock { request, open, reply }).await?;
         let (reply, _) = told.await.unwrap_or(Err(Error::Closed))?;
         match reply.result {

@@ -446,7 +446,7 @@ impl Filesystem for Files {
         self.run(0, |s| async move {
             let done = async {
                 let file = s.file(fh)?;
-                locks::set(&file, &wish, thread).await.map_err(errno)
+                locks::set(&file, &wish, thread, &s.waiting).await.map_err(errno)
             };
             empty(reply, done.await);
         });

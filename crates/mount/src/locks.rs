@@ -8,6 +8,7 @@ use fuser::Errno;
 use io::task;
 use messages::fs::{FileLock, lock};
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,18 @@ const F_UNLCK: i32 = 2;
 const LAST: u64 = i64::MAX as u64;
 /// The kernel tells who waits of no signal (`fuser` does not hand that on), so those who wait are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// More than that are looked at as much more rarely: all are looked at by the thread that carries out what the kernel asks.
+const LOOKED_AT: u32 = 32;
+
+/// Who waits for locks.
+#[derive(Debug, Default)]
+pub struct Waiting(AtomicU32);
+
+impl Waiting {
+    fn look_every(&self) -> Duration {
+        LOOK_EVERY * (self.0.load(Ordering::Relaxed) / LOOKED_AT).max(1)
+    }
+}
 
 /// `end`: the last byte.
 pub fn wished(owner: u64, pid: u32, (start, end): (u64, u64), kind: i32) -> Result<FileLock, Errno> {
@@ -65,18 +78,23 @@ pub fn shown(found: Option<&FileLock>, client: u64) -> (u64, u64, i32, u32) {
 }
 
 /// `thread`: who waits for the lock, if it is to be waited for.
-pub async fn set(file: &File, wish: &FileLock, thread: Option<u32>) -> cephfs::Result<()> {
+pub async fn set(file: &File, wish: &FileLock, thread: Option<u32>, all: &Waiting) -> cephfs::Result<()> {
     match thread {
-        Some(thread) if wish.kind != lock::UNLOCK => file.wait_for_lock(wish, signaled(thread)).await,
+        Some(thread) if wish.kind != lock::UNLOCK => {
+            all.0.fetch_add(1, Ordering::Relaxed);
+            let done = file.wait_for_lock(wish, signaled(thread, all)).await;
+            all.0.fetch_sub(1, Ordering::Relaxed);
+            done
+        }
         _ => file.lock(wish).await,
     }
 }
 
 /// A thread has a signal to hear: seen twice, as another thread of its process may hear it.
-async fn signaled(thread: u32) {
+async fn signaled(thread: u32, all: &Waiting) {
     let mut before = false;
     loop {
-        task::sleep(LOOK_EVERY).await;
+        task::sleep(all.look_every()).await;
         let now = thread != 0 && io::signals::is_pending(thread).unwrap_or(false);
         if now && before {
             return;
@@ -129,6 +147,13 @@ mod tests {
         assert_eq!((all.length, shown(Some(&all), 1).1), (0, LAST));
         assert_eq!(shown(None, 1).2, F_UNLCK);
         assert!(wished(5, 9, (0, 1), 7).is_err() && wished(5, 9, (2, 1), F_RDLCK).is_err());
+    }
+
+    #[test]
+    fn many_that_wait_are_looked_at_more_rarely() {
+        for (waiting, every) in [(0, LOOK_EVERY), (LOOKED_AT, LOOK_EVERY), (512, LOOK_EVERY * 16)] {
+            assert_eq!(Waiting(AtomicU32::new(waiting)).look_every(), every);
+        }
     }
 
     #[test]

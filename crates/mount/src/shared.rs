@@ -46,6 +46,7 @@ pub struct Shared {
     handles: Mutex<HashMap<u64, Handle>>,
     last: AtomicU64,
     pub lockers: locks::Owners,
+    pub waiting: locks::Waiting,
     pub snaps: Snaps,
     /// The kernel obeys access control lists, and leaves umasks to us.
     pub has_acls: AtomicBool,
@@ -82,6 +83,7 @@ impl Shared {
             handles: Mutex::default(),
             last: AtomicU64::new(0),
             lockers: locks::Owners::default(),
+            waiting: locks::Waiting::default(),
             snaps: Snaps::default(),
             has_acls: AtomicBool::new(false),
         })
