@@ -296,6 +296,33 @@ def test_a_waiter_of_ours_that_is_killed_is_gone(mount, ours):
         assert may(f, EXCLUSIVE)
 
 
+def test_a_file_of_a_lost_session_of_ours_gets_no_locks(cluster, fs, mount, tmp_path):
+    """What the next session would be given nobody would give back."""
+    def sessions():
+        return {s['id'] for s in cluster.ceph_json('tell', 'mds.%s:0' % fs, 'session', 'ls')}
+    name = unique('f')
+    (mount / name).write_bytes(b'')
+    before = sessions()
+    victim = OwnMount(tmp_path / 'victim', conf=cluster.conf, name=[fs])
+    try:
+        victim.start()
+        mine, = sessions() - before
+        held = os.open(victim / name, os.O_RDWR)
+        try:
+            fcntl.lockf(held, EXCLUSIVE, 10)
+            with open(mount / name, 'r+b') as f:
+                assert not may(f, EXCLUSIVE, 10)
+                cluster.ceph('tell', 'mds.%s:0' % fs, 'session', 'evict', 'id=%d' % mine)
+                wait_until(lambda: may(f, EXCLUSIVE, 10), WAIT_S, 0.05, 'the lock of the lost session')
+                refused(errno.EIO, fcntl.lockf, held, EXCLUSIVE | NOW, 10)
+                assert may(f, EXCLUSIVE, 10)
+        finally:
+            with contextlib.suppress(OSError):
+                os.close(held)
+    finally:
+        victim.end()
+
+
 F_OFD_SETLK = 37
 
 
