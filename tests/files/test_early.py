@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from skeptest.mounts import Mount, make_volume, mounted, wait_active
+from skeptest.ownmounts import OwnMount
 from skeptest.run import wait_until
 from skeptest.work import Work
 
@@ -92,6 +93,31 @@ def test_changes_come_back_once(served, tmp_path, kills):
         for m in (b, a):
             loads[0].compare(m / 'a')
             loads[1].compare(m / 'b')
+
+
+def test_changes_of_our_mount_come_back_once(served, tmp_path):
+    skep = served
+    ours = OwnMount(tmp_path / 'own', conf=skep.conf, name=['fs'])
+    try:
+        ours.start()
+        load = Names(ours / 'o')
+        work = Work(load.step)
+        try:
+            for n in itertools.count(1):
+                work.goes_on(40)
+                skep.restart()
+                wait_active(skep, 'fs')
+                if n >= 2 and (AGAIN in skep.log.read_text(errors='replace') or n >= 20):
+                    break
+            work.goes_on(5)
+        finally:
+            work.end()
+        assert AGAIN in skep.log.read_text(errors='replace')
+        assert ours.stop() == 0, ours.said()
+        with mounted(skep, tmp_path / 'b', fs='fs') as b:
+            load.compare(b / 'o')
+    finally:
+        ours.end()
 
 
 def test_what_fsync_said_is_there_without_its_mount(served, tmp_path):

@@ -14,6 +14,7 @@ import pytest
 
 from skeptest.cluster import unique
 from skeptest.mounts import make_volume, mounted, wait_active
+from skeptest.ownmounts import OwnMount
 from skeptest.run import wait_until
 
 SHARED, EXCLUSIVE, UNLOCK, NOW = fcntl.LOCK_SH, fcntl.LOCK_EX, fcntl.LOCK_UN, fcntl.LOCK_NB
@@ -248,3 +249,111 @@ def test_locks_and_who_waits_for_them_survive_a_restart(own, tmp_path):
         fcntl.lockf(f, UNLOCK)
         assert waits.ends() == 'got it'
         assert whose(f, fcntl.F_RDLCK, 0, 5) == (fcntl.F_WRLCK, 0, 1)
+
+
+@pytest.fixture(scope='module')
+def ours(cluster, fs, tmp_path_factory):
+    """`skep mount` of the same file system."""
+    own = OwnMount(tmp_path_factory.mktemp('own') / 'm', conf=cluster.conf, name=[fs])
+    try:
+        yield own.start()
+    finally:
+        own.end()
+
+
+@pytest.fixture(params=['stock first', 'ours first'])
+def mixed(request, mount, ours):
+    """A new directory, as a stock mount and one of ours see it."""
+    name = unique('d')
+    (mount / name).mkdir()
+    both = mount / name, ours / name
+    return both if request.param == 'stock first' else both[::-1]
+
+
+@pytest.mark.parametrize('check', [
+    test_ranges_are_split_joined_and_turned_into_others, test_waiters_get_their_turn, test_two_that_would_wait_for_each_other])
+def test_ranges_between_a_stock_mount_and_ours(mixed, check):
+    check(mixed)
+
+
+@pytest.mark.parametrize('check', [test_who_is_interrupted_gets_nothing, test_a_process_that_dies_gives_back])
+def test_a_process_that_waits_or_dies_beside_ours(mixed, check):
+    check(mixed, 'lockf')
+
+
+def test_a_waiter_of_ours_that_is_killed_is_gone(mount, ours):
+    """The kernel waits with it for our answer: it is to be told that nobody waits any more."""
+    name = unique('f')
+    (mount / name).write_bytes(b'')
+    with open(mount / name, 'r+b') as f:
+        fcntl.lockf(f, EXCLUSIVE)
+        with another_process('lockf', ours / name) as p:
+            with pytest.raises(subprocess.TimeoutExpired):
+                p.wait(1)
+            p.kill()
+            p.wait(WAIT_S)
+        fcntl.lockf(f, UNLOCK)
+        assert may(f, EXCLUSIVE)
+
+
+def test_a_file_of_a_lost_session_of_ours_gets_no_locks(cluster, fs, mount, tmp_path):
+    """What the next session would be given nobody would give back."""
+    def sessions():
+        return {s['id'] for s in cluster.ceph_json('tell', 'mds.%s:0' % fs, 'session', 'ls')}
+    name = unique('f')
+    (mount / name).write_bytes(b'')
+    before = sessions()
+    victim = OwnMount(tmp_path / 'victim', conf=cluster.conf, name=[fs])
+    try:
+        victim.start()
+        mine, = sessions() - before
+        held = os.open(victim / name, os.O_RDWR)
+        try:
+            fcntl.lockf(held, EXCLUSIVE, 10)
+            with open(mount / name, 'r+b') as f:
+                assert not may(f, EXCLUSIVE, 10)
+                cluster.ceph('tell', 'mds.%s:0' % fs, 'session', 'evict', 'id=%d' % mine)
+                wait_until(lambda: may(f, EXCLUSIVE, 10), WAIT_S, 0.05, 'the lock of the lost session')
+                refused(errno.EIO, fcntl.lockf, held, EXCLUSIVE | NOW, 10)
+                assert may(f, EXCLUSIVE, 10)
+        finally:
+            with contextlib.suppress(OSError):
+                os.close(held)
+    finally:
+        victim.end()
+
+
+F_OFD_SETLK = 37
+
+
+def test_locks_of_an_open_file_go_with_it(mount, ours):
+    name = unique('f')
+    (mount / name).write_bytes(b'')
+    with open(mount / name, 'r+b') as f, open(ours / name, 'r+b') as other:
+        with open(ours / name, 'r+b') as g:
+            fcntl.fcntl(g, F_OFD_SETLK, struct.pack('hhqqi', fcntl.F_WRLCK, os.SEEK_SET, 0, 10, 0))
+            assert not may(f, SHARED, 5, 0) and may(f, EXCLUSIVE, 5, 10)
+        # The kernel tells of it behind the close.
+        wait_until(lambda: may(f, SHARED, 5, 0), WAIT_S, 0.05, 'what the closed file had locked')
+        assert other.read() == b''
+
+
+@pytest.mark.own
+def test_locks_of_our_mount_survive_a_restart(own, tmp_path):
+    skep = own().start()
+    make_volume(skep, 'fs')
+    ours = OwnMount(tmp_path / 'm', conf=skep.conf, name=['fs'])
+    try:
+        ours.start()
+        with mounted(skep, tmp_path / 'a', fs='fs') as a, both((a, ours)) as (f, g):
+            fcntl.lockf(g, EXCLUSIVE, 10, 20)
+            fcntl.lockf(f, EXCLUSIVE, 10, 0)
+            waits = Waits(fcntl.lockf, g, EXCLUSIVE, 1, 0)
+            skep.restart()
+            wait_active(skep, 'fs')
+            assert not may(f, SHARED, 1, 25) and may(f, SHARED, 1, 30)
+            assert waits.thread.is_alive()
+            fcntl.lockf(f, UNLOCK)
+            assert waits.ends() == 'got it'
+    finally:
+        ours.end()

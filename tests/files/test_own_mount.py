@@ -2,9 +2,11 @@
 import contextlib
 import ctypes
 import errno
+import mmap
 import os
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -110,6 +112,33 @@ def test_what_was_synced_outlives_a_kill_and_the_dead_mount_is_taken_away(own, h
         assert data[n * 10_000:(n + 1) * 10_000] == b'%010d' % n * 1000, n
 
 
+MAKER = r'''
+import os, sys
+d = os.open(sys.argv[1], os.O_RDONLY)
+n = 0
+while True:
+    for _ in range(20):
+        os.close(os.open('f%d' % n, os.O_CREAT | os.O_EXCL | os.O_WRONLY, dir_fd=d))
+        n += 1
+    os.fsync(d)
+    print(n, flush=True)
+'''
+
+
+def test_names_that_were_synced_outlive_a_kill(own, here, tmp_path):
+    notes = tmp_path / 'notes'
+    with open(notes, 'wb') as f:
+        maker = popen([sys.executable, '-c', MAKER, here], stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.DEVNULL)
+    wait_until(lambda: notes.read_text().count('\n') > 10, what='names')
+    own.kill()
+    maker.wait(60)
+    own.start()
+    synced, names = int(notes.read_text().split()[-1]), set(os.listdir(here))
+    assert {'f%d' % n for n in range(synced)} <= names
+    # Of those behind, the first ones or none.
+    assert names == {'f%d' % n for n in range(len(names))}
+
+
 def test_a_removed_file_lives_as_long_as_it_is_open(own, here):
     with open(here / 'f', 'w+b') as f, open(here / 'f', 'rb') as g:
         f.write(b'still here')
@@ -174,9 +203,81 @@ def test_attributes(own, here):
     assert os.getxattr(f, 'user.large') == b'v' * 5000 and sorted(os.listxattr(f)) == ['user.k', 'user.large']
     os.removexattr(f, 'user.k')
     fails(errno.ENODATA, os.getxattr, f, 'user.k')
-    fails(errno.EOPNOTSUPP, os.setxattr, f, 'system.posix_acl_access', b'\x02\0\0\0')
+    fails(errno.EOPNOTSUPP, os.getxattr, f, 'system.other')
     space = os.statvfs(here)
     assert 0 < space.f_bavail <= space.f_blocks
+
+
+ACCESS, DEFAULT = 'system.posix_acl_access', 'system.posix_acl_default'
+OWNER, USER, GROUP, MASK, OTHER, NOBODY = 1, 2, 4, 16, 32, 0xffff_ffff
+
+
+def acl(owner, group, other, mask=None, **users):
+    entries = [(OWNER, owner, NOBODY), *[(USER, perm, int(name[1:])) for name, perm in users.items()], (GROUP, group, NOBODY)]
+    entries += [] if mask is None else [(MASK, mask, NOBODY)]
+    return struct.pack('<I', 2) + b''.join(struct.pack('<HHI', *e) for e in [*entries, (OTHER, other, NOBODY)])
+
+
+def may(uid, *command):
+    return subprocess.run(command, user=uid, group=uid, extra_groups=[], stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=60).returncode == 0
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@contextlib.contextmanager
+def umask(mask):
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def test_access_control_lists_are_obeyed(own, here):
+    f = here / 'f'
+    f.write_text('x')
+    os.chmod(f, 0o600)
+    assert not may(1001, 'cat', f)
+    named = acl(6, 0, 0, mask=4, u1001=6)
+    os.setxattr(f, ACCESS, named)
+    assert os.getxattr(f, ACCESS) == named and mode(f) == 0o640
+    # No more than the mask lets him.
+    assert may(1001, 'cat', f) and not may(1002, 'cat', f) and not may(1001, 'dd', 'if=/dev/null', 'of=%s' % f, 'conv=notrunc')
+    os.chmod(f, 0o600)
+    assert not may(1001, 'cat', f)
+    os.chmod(f, 0o660)
+    assert os.getxattr(f, ACCESS) == acl(6, 0, 0, mask=6, u1001=6) and may(1001, 'dd', 'if=/dev/null', 'of=%s' % f, 'conv=notrunc')
+    # What a mode can say is one.
+    os.setxattr(f, ACCESS, acl(6, 4, 4))
+    assert mode(f) == 0o644 and ACCESS not in os.listxattr(f) and may(1002, 'cat', f)
+    fails(errno.ENODATA, os.getxattr, f, ACCESS)
+
+
+def test_access_control_lists_are_inherited(own, here, folder):
+    d, default = here / 'd', acl(7, 5, 0, mask=7, u1001=7)
+    d.mkdir()
+    with umask(0o027):
+        (here / 'plain').write_text('x')
+        (here / 'dir').mkdir()
+        assert (mode(here / 'plain'), mode(here / 'dir')) == (0o640, 0o750)
+    os.setxattr(d, DEFAULT, default)
+    with umask(0o077):
+        (d / 'f').write_text('y')
+        (d / 'sub').mkdir()
+        os.mkfifo(d / 'p')
+    assert (mode(d / 'f'), mode(d / 'sub'), mode(d / 'p')) == (0o660, 0o770, 0o660)
+    assert os.getxattr(d / 'sub', DEFAULT) == default and os.getxattr(d / 'f', ACCESS) == acl(6, 5, 0, mask=6, u1001=7)
+    assert may(1001, 'cat', d / 'f') and may(1001, 'touch', d / 'sub/new') and not may(1002, 'cat', d / 'f')
+    assert mode(d / 'sub/new') == 0o660
+    # A stock mount that obeys them finds the same.
+    with mounted(own.cluster, folder / 'acl', fs='files', options=['--client_acl_type', 'posix_acl', '--fuse_default_permissions', 'false']) as m:
+        there = m / here.name / 'd'
+        assert os.getxattr(there / 'f', ACCESS) == os.getxattr(d / 'f', ACCESS)
+        (there / 'g').write_text('z')
+        assert os.getxattr(d / 'g', ACCESS) == os.getxattr(d / 'f', ACCESS) and may(1001, 'cat', d / 'g')
 
 
 def test_holes_truncation_and_zeros(own, here):
@@ -199,6 +300,30 @@ def test_holes_truncation_and_zeros(own, here):
     fails(errno.EFBIG, os.truncate, f, 1 << 60)
     with open(f, 'r+b') as out:
         fails(errno.EFBIG, os.pwrite, out.fileno(), b'x', 1 << 50)
+
+
+def test_holes_are_found(own, here):
+    at, n = 32 << 20, 1 << 16
+    with open(here / 'f', 'wb', buffering=0) as out, open(here / 'f', 'rb', buffering=0) as f:
+        fd = f.fileno()
+        os.ftruncate(out.fileno(), 64 << 20)
+        fails(errno.ENXIO, os.lseek, fd, 0, os.SEEK_DATA)
+        os.pwrite(out.fileno(), os.urandom(n), at)
+        assert (os.lseek(fd, 0, os.SEEK_HOLE), os.lseek(fd, 0, os.SEEK_DATA)) == (0, at)
+        assert (os.lseek(fd, at + 5, os.SEEK_DATA), os.lseek(fd, at, os.SEEK_HOLE)) == (at + 5, at + n)
+        fails(errno.ENXIO, os.lseek, fd, at + n, os.SEEK_DATA)
+        assert os.lseek(fd, at + n, os.SEEK_HOLE) == at + n
+        fails(errno.ENXIO, os.lseek, fd, 64 << 20, os.SEEK_HOLE)
+        # To the end of the file, where there is none behind it.
+        os.ftruncate(out.fileno(), at + n)
+        assert os.lseek(fd, at, os.SEEK_HOLE) == at + n
+        # What is mapped to be written may be in the kernel alone: nothing is taken for a hole.
+        with open(here / 'f', 'r+b') as both, mmap.mmap(both.fileno(), 0) as mapped:
+            mapped[5] = 7
+            assert (os.lseek(fd, 0, os.SEEK_DATA), os.lseek(fd, 0, os.SEEK_HOLE)) == (0, at + n)
+        assert os.pread(fd, 1, 5) == b'\x07'
+    run(['cp', '--sparse=auto', here / 'f', here / 'g'])
+    run(['cmp', here / 'f', here / 'g'])
 
 
 def test_the_stock_client_beside_it_sees_what_was_written_and_is_seen(own, here, stock):
@@ -228,6 +353,38 @@ def test_the_stock_client_beside_it_sees_what_was_written_and_is_seen(own, here,
     assert (there / '.snap/one/s').read_bytes() == b'before' * 1000
     assert (here / 's').read_bytes() == b'change' + b'before' * 999 + b'behind' * 1000
     os.rmdir(there / '.snap' / 'one')
+
+
+def test_snapshots(own, here, stock):
+    there, snap = stock / here.name, here / '.snap'
+    (here / 'd').mkdir()
+    (here / 'd/f').write_text('one')
+    os.symlink('f', here / 'd/l')
+    assert os.listdir(snap) == [] and os.listdir(here) == ['d']
+    os.mkdir(snap / 's1')
+    (here / 'd/f').write_text('two, and longer')
+    os.unlink(here / 'd/l')
+    (here / 'd/g').write_text('new')
+    assert (snap / 's1/d/f').read_text() == 'one' and (snap / 's1/d/f').stat().st_size == 3
+    assert sorted(os.listdir(snap / 's1/d')) == ['f', 'l'] and os.readlink(snap / 's1/d/l') == 'f'
+    assert (there / '.snap/s1/d/f').read_text() == 'one' and (here / 'd/f').read_text() == 'two, and longer'
+    # Below, the snapshot has a longer name.
+    name = '_s1_%d' % here.stat().st_ino
+    assert os.listdir(here / 'd/.snap') == [name] and (here / 'd/.snap' / name / 'f').read_text() == 'one'
+    for call in (lambda: (snap / 's1/d/f').write_text('no'), lambda: os.mkdir(snap / 's1/d/new'), lambda: os.chmod(snap / 's1/d', 0o700),
+                 lambda: os.unlink(snap / 's1/d/f'), lambda: (snap / 'file').write_text('no'), lambda: os.link(here / 'd/f', snap / 's1/d/h')):
+        fails(errno.EROFS, call)
+    fails(errno.EEXIST, os.mkdir, snap / 's1')
+    fails(errno.EEXIST, os.mkdir, here / '.snap')
+    os.rename(snap / 's1', snap / 's2')
+    os.mkdir(there / '.snap/s3')
+    assert os.listdir(snap) == ['s2', 's3'] and sorted(os.listdir(there / '.snap')) == ['s2', 's3']
+    fails(errno.ENOENT, os.stat, snap / 's1')
+    with open(snap / 's2/d/f') as f:
+        os.rmdir(there / '.snap/s3')
+        assert f.read() == 'one'
+    os.rmdir(snap / 's2')
+    assert os.listdir(snap) == [] and os.listdir(there / '.snap') == []
 
 
 def test_disks_of_machines(own, here):

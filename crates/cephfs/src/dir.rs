@@ -23,6 +23,18 @@ pub struct Cursor {
     after: Bytes,
 }
 
+impl Cursor {
+    /// In what is not in fragments.
+    pub(crate) fn behind(after: Bytes) -> Self {
+        Self { frag: 0, after }
+    }
+
+    /// Of the last name that was listed.
+    pub(crate) fn name(&self) -> &Bytes {
+        &self.after
+    }
+}
+
 /// The fragment that holds a hash, by the splits of the directory.
 fn leaf(tree: &[(u32, i32)], hash: u32) -> u32 {
     let mut bits = 0;
@@ -47,7 +59,7 @@ fn end(frag: u32) -> Option<u32> {
     (end < 1 << FRAG_BITS).then_some(end)
 }
 
-fn beginning(tree: &[(u32, i32)]) -> Cursor {
+pub(crate) fn beginning(tree: &[(u32, i32)]) -> Cursor {
     Cursor {
         frag: leaf(tree, 0),
         after: Bytes::new(),
@@ -83,7 +95,7 @@ impl Mount {
         Ok(beginning(&self.getattr(ino).await?.fragtree))
     }
 
-    async fn page(
+    pub(crate) async fn page(
         &self,
         request: MClientRequest,
         from: &Cursor,

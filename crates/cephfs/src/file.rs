@@ -8,6 +8,7 @@
 
 use crate::layout::{extents, object_name};
 use crate::mount::{By, Mount, target_of};
+use crate::safety::Followed;
 use crate::session::{Ask, Open, Shared, Use};
 use bytes::{Bytes, BytesMut};
 use client::{Error, IoCtx, Operation, SnapContext};
@@ -30,6 +31,7 @@ pub struct File {
     layout: Layout,
     pool_ns: String,
     open: Shared,
+    followed: Followed,
 }
 
 impl std::fmt::Debug for File {
@@ -48,7 +50,7 @@ fn use_of(flags: u32) -> Use {
 }
 
 /// A call under way uses a capability until this is dropped.
-struct Using<'a> {
+pub(crate) struct Using<'a> {
     file: &'a File,
     writes: bool,
 }
@@ -89,6 +91,7 @@ impl Mount {
             layout: stat.layout,
             pool_ns: stat.pool_ns.clone(),
             open,
+            followed: self.follow(stat.ino),
         };
         Ok((stat, file))
     }
@@ -111,7 +114,33 @@ impl File {
         self.ino
     }
 
-    fn pool(&self, snaps: SnapContext) -> IoCtx {
+    /// Bytes of it are locked by somebody here.
+    pub fn is_locked(&self) -> bool {
+        self.open.borrow().locked
+    }
+
+    pub(crate) fn mount(&self) -> &Mount {
+        &self.mount
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.open
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// None: the objects may not have all that is in the file. Others tell only who reads of what they have not written yet; and what is
+    /// written through a mapping, which takes a handle here that reads and writes, a kernel keeps as long as it likes.
+    pub(crate) async fn begin_look(&self) -> crate::Result<Option<Using<'_>>> {
+        if !self.used.reads() || self.open.borrow().both > 0 {
+            return Ok(None);
+        }
+        Ok(Some(self.begin(false, 0).await?.0))
+    }
+
+    pub(crate) fn pool(&self, snaps: SnapContext) -> IoCtx {
         let mut io = self.mount.client().pool_by_id(i64::from(self.layout.pool));
         io.set_namespace(self.pool_ns.clone().into_bytes());
         io.set_snap_context(snaps);
@@ -313,7 +342,8 @@ impl File {
         }
     }
 
-    /// All that was written before is durable, with size and time.
+    /// All that was written before is durable, with size and time, and so are changes of names and attributes. An error is also that
+    /// of a change that was answered before, and lost.
     pub async fn sync(&self) -> crate::Result<()> {
         self.check()?;
         let (reply, done) = oneshot::channel();
@@ -324,10 +354,11 @@ impl File {
         };
         self.mount.tell(ask).await?;
         match io::task::timeout(GRANT_MAX, done).await {
-            Ok(Ok(done)) => done.and_then(|()| self.check()),
-            Ok(Err(_)) => Err(Error::Closed),
-            Err(_) => Err(Error::TimedOut),
+            Ok(Ok(done)) => done.and_then(|()| self.check())?,
+            Ok(Err(_)) => return Err(Error::Closed),
+            Err(_) => return Err(Error::TimedOut),
         }
+        self.mount.sync_of(&self.followed).await
     }
 }
 

@@ -4,7 +4,10 @@ use crate::file::File;
 use crate::mount::{By, Mount, snaps_of, target_of};
 use bytes::Bytes;
 use client::{Error, SnapContext};
-use messages::fs::{Args, FilePath, InodeStat, MClientRequest, SetAttr, cap, op, open_flag, xattr_flag};
+use denc::Encode;
+use messages::fs::{
+    Args, FilePath, InodeStat, MClientRequest, SetAttr, Xattrs, cap, op, open_flag, xattr_flag,
+};
 use types::Errno;
 
 /// All attributes, exact.
@@ -42,6 +45,14 @@ fn of_name(op: u32, name: &Name) -> MClientRequest {
     }
 }
 
+/// Attributes that something is made with.
+fn with(xattrs: &Xattrs) -> Bytes {
+    match xattrs.is_empty() {
+        true => Bytes::new(),
+        false => xattrs.to_bytes(),
+    }
+}
+
 fn of_ino(op: u32, ino: u64) -> MClientRequest {
     MClientRequest {
         op,
@@ -61,6 +72,16 @@ impl Mount {
             ..of_ino(op::GETATTR, ino)
         };
         self.target_by(self.own_by(), request).await
+    }
+
+    /// Nothing else of it has to be exact, so nobody is asked for what he has changed.
+    pub async fn xattrs_of(&self, ino: u64) -> crate::Result<Xattrs> {
+        let request = MClientRequest {
+            args: Args::words(&[cap::PIN | cap::XS]),
+            ..of_ino(op::GETATTR, ino)
+        };
+        let stat = self.target_by(self.own_by(), request).await?;
+        Ok(stat.xattrs.unwrap_or_default())
     }
 
     pub(crate) async fn snaps_of_ino(&self, ino: u64) -> crate::Result<(SnapContext, u64)> {
@@ -88,17 +109,30 @@ impl Mount {
     }
 
     /// `mode` with the kind; no directory, no link.
-    pub async fn make_node(&self, by: By, name: &Name, mode: u32, rdev: u32) -> crate::Result<InodeStat> {
+    pub async fn make_node(
+        &self,
+        by: By,
+        name: &Name,
+        (mode, xattrs): (u32, &Xattrs),
+        rdev: u32,
+    ) -> crate::Result<InodeStat> {
         let request = MClientRequest {
             args: Args::words(&[mode, rdev]),
+            data: with(xattrs),
             ..of_name(op::MKNOD, name)
         };
         self.target_by(by, request).await
     }
 
-    pub async fn make_dir(&self, by: By, name: &Name, mode: u32) -> crate::Result<InodeStat> {
+    pub async fn make_dir(
+        &self,
+        by: By,
+        name: &Name,
+        (mode, xattrs): (u32, &Xattrs),
+    ) -> crate::Result<InodeStat> {
         let request = MClientRequest {
             args: Args::words(&[mode]),
+            data: with(xattrs),
             ..of_name(op::MKDIR, name)
         };
         self.target_by(by, request).await
@@ -144,9 +178,21 @@ impl Mount {
         mode: u32,
         flags: u32,
     ) -> crate::Result<(InodeStat, File)> {
+        let made = (mode, &Xattrs::new());
+        self.create_file_with(by, name, made, flags).await
+    }
+
+    pub async fn create_file_with(
+        &self,
+        by: By,
+        name: &Name,
+        (mode, xattrs): (u32, &Xattrs),
+        flags: u32,
+    ) -> crate::Result<(InodeStat, File)> {
         let flags = flags | open_flag::CREAT;
         let request = MClientRequest {
             args: Args::words(&[flags, mode, 0, 0, 0, u32::MAX, 0]),
+            data: with(xattrs),
             ..of_name(op::CREATE, name)
         };
         self.open_as(by, request, flags).await

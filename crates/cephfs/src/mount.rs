@@ -1,6 +1,7 @@
 //! What a mount can be asked: names, attributes.
 
 use crate::options::Options;
+use crate::session::ranges::LOCKERS_MAX;
 use crate::session::{Ask, REQUESTS_MAX, Session, Shared, Told, Use};
 use bytes::Bytes;
 use client::{Client, Error, IoCtx, SnapContext};
@@ -11,7 +12,7 @@ use messages::fs::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 use types::Errno;
 
 const ROOT: u64 = 1;
@@ -29,6 +30,7 @@ struct Inner {
     asks: mpsc::Sender<Ask>,
     told: Told,
     room: Semaphore,
+    lockers: Semaphore,
 }
 
 /// A session with a file system. Clones are the same one.
@@ -59,13 +61,14 @@ impl Mount {
                 asks,
                 told,
                 room: Semaphore::new(REQUESTS_MAX),
+                lockers: Semaphore::new(LOCKERS_MAX),
             }),
         };
         mount.stat(mount.inner.options.root.trim_matches('/')).await?;
         Ok(mount)
     }
 
-    /// Gives the session back. What is asked after that is told [`Error::Closed`].
+    /// Gives the session back; [`Self::sync`] says whether all is durable. What is asked after that is told [`Error::Closed`].
     pub async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.inner.asks.send(Ask::Close(done)).await.is_ok() {
@@ -97,6 +100,21 @@ impl Mount {
     /// Not waited for.
     pub(crate) fn hint(&self, ask: Ask) -> bool {
         self.inner.asks.try_send(ask).is_ok()
+    }
+
+    /// One of those who may wait for an answer at once.
+    pub(crate) async fn room(&self) -> crate::Result<SemaphorePermit<'_>> {
+        self.inner.room.acquire().await.map_err(|_| Error::Closed)
+    }
+
+    /// Calls that wait for locks are counted apart: they wait for as long as others like.
+    pub(crate) fn lockers(&self) -> &Semaphore {
+        &self.inner.lockers
+    }
+
+    /// The number of the last change that was lost.
+    pub(crate) fn losses(&self) -> u64 {
+        self.inner.told.losses.load(Ordering::Acquire)
     }
 
     /// No file is larger.
@@ -138,7 +156,17 @@ impl Mount {
         request: MClientRequest,
         hold: Option<Use>,
     ) -> crate::Result<(MClientReply, Option<Shared>)> {
-        let _room = self.inner.room.acquire().await.map_err(|_| Error::Closed)?;
+        let _room = self.room().await?;
+        self.ask_at_once(by, request, hold).await
+    }
+
+    /// The same whatever is under way: how much that may be is the caller's to bound.
+    pub(crate) async fn ask_at_once(
+        &self,
+        by: By,
+        request: MClientRequest,
+        hold: Option<Use>,
+    ) -> crate::Result<(MClientReply, Option<Shared>)> {
         let what = String::from_utf8_lossy(&request.path.path).into_owned();
         let (reply, told) = oneshot::channel();
         let request = Box::new(MClientRequest {

@@ -18,6 +18,8 @@ pub struct Options {
     pub session_timeout: Option<Duration>,
     /// Who writes to what is full hears it, in place of waiting for room.
     pub full_fails: bool,
+    /// A change is answered when the server has it, before it is durable: [`crate::Mount::sync`] and [`crate::File::sync`] wait for that.
+    pub early: bool,
 }
 
 impl Options {
@@ -30,6 +32,7 @@ impl Options {
             timeout: PAUSE,
             session_timeout: None,
             full_fails: false,
+            early: false,
         }
     }
 }

@@ -3,13 +3,20 @@
 //! Where the connection ends it looks for the server at the monitor: the same one is dialled again and told all that is under way; one
 //! that took its place is told while it waits for those who had a session (state `reconnect`); after that the session is lost.
 //!
-//! Invariants: a request that was answered as unsafe waits for its safe answer; where the server is another by then, it is repeated
-//! with the number of the inode that it made, in the order of the answers and before it is said what is held. An inode's capability is
-//! given back as it comes, but for files that are open ([`held`]).
+//! Invariants: a request that was answered as unsafe is kept up to its safe answer; where the server is another by then, it is repeated
+//! with the number of the inode that it made, in the order of the answers and before it is said what is held. Whether its caller waits
+//! as long is [`Options::early`]'s to say ([`safe`]). An inode's capability is given back as it comes, but for files that are open
+//! ([`held`]).
 
 mod held;
+mod locks;
+mod losses;
+pub mod ranges;
+mod requests;
+mod safe;
 
 pub use held::{Open, Shared, Use};
+pub use losses::Safety;
 
 use crate::options::Options;
 use crate::place::{Stage, Standing, standing};
@@ -17,10 +24,11 @@ use bytes::Bytes;
 use client::{Client, DaemonEvent, DaemonLink, Error};
 use held::Holding;
 use io::task::TaskHandle;
+use losses::{Early, Losses, Syncing};
 use messages::fs::{
     Args, CapItem, CapStat, Features, FilePath, InodeStat, MClientCaps, MClientLease, MClientQuota,
     MClientReconnect, MClientReply, MClientRequest, MClientSession, MClientSnap, cap, lease_action, op,
-    request_flag, session_op,
+    session_op,
 };
 use messages::mon::Body;
 use messages::osd::{MCommand, MCommandReply, kind};
@@ -60,6 +68,12 @@ pub enum Ask {
         hold: Option<Use>,
         reply: oneshot::Sender<crate::Result<Answer>>,
     },
+    /// About locks of a file that is open: who lost it with its session gets none by the next one.
+    Lock {
+        request: Box<MClientRequest>,
+        open: Shared,
+        reply: oneshot::Sender<crate::Result<Answer>>,
+    },
     /// A larger bound for sizes.
     Grow {
         ino: u64,
@@ -74,6 +88,12 @@ pub enum Ask {
         ino: u64,
         open: Shared,
         reply: oneshot::Sender<crate::Result<()>>,
+    },
+    /// What was answered before shall be durable. `since`: the last lost change that the asking handle knows of.
+    Sync {
+        ino: Option<u64>,
+        since: u64,
+        reply: oneshot::Sender<Safety>,
     },
     /// Handles were closed.
     LetGo {
@@ -92,10 +112,13 @@ struct Pending {
     hold: Option<Use>,
     /// What its answer has opened.
     open: Option<(u64, Use, Shared)>,
-    reply: oneshot::Sender<crate::Result<Answer>>,
+    /// None: its caller has the unsafe answer.
+    reply: Option<oneshot::Sender<crate::Result<Answer>>>,
     sent: bool,
-    /// The unsafe answer, and which of them it was.
-    early: Option<(u64, MClientReply)>,
+    early: Option<Early>,
+    /// It was said again to another server than the one that had answered it.
+    replayed: bool,
+    /// Its caller waits as long as that.
     until: Duration,
 }
 
@@ -135,6 +158,11 @@ pub struct Session {
     last_tid: u64,
     /// Unsafe answers so far.
     earlies: u64,
+    /// Requests whose callers have one, under way.
+    unsafes: usize,
+    losses: Losses,
+    syncs: Vec<Syncing>,
+    hurry_at: Duration,
     commands: BTreeMap<u64, oneshot::Sender<crate::Result<Bytes>>>,
     held: HashMap<u64, Holding>,
     /// What is asked back of them, and still used.
@@ -154,6 +182,8 @@ pub struct Told {
     pub refused: Arc<AtomicBool>,
     /// No file is larger.
     pub max_file_size: Arc<AtomicU64>,
+    /// Changes that were lost after they had been answered.
+    pub losses: Arc<AtomicU64>,
 }
 
 async fn event_of(link: &mut Option<DaemonLink>) -> DaemonEvent {
@@ -193,6 +223,10 @@ impl Session {
             pending: BTreeMap::new(),
             last_tid: 0,
             earlies: 0,
+            unsafes: 0,
+            losses: Losses::default(),
+            syncs: Vec::new(),
+            hurry_at: Duration::ZERO,
             commands: BTreeMap::new(),
             held: HashMap::new(),
             owing: HashSet::new(),
@@ -244,9 +278,11 @@ impl Session {
     fn ask(&mut self, ask: Ask) {
         match ask {
             Ask::Request { request, hold, reply } => self.begin(request, hold, reply),
+            Ask::Lock { request, open, reply } => self.begin_lock(request, &open, reply),
             Ask::Grow { ino, size } => self.grow(ino, size),
             Ask::Settle { ino } => self.settle(ino),
             Ask::Flush { ino, open, reply } => self.flush(ino, &open, reply),
+            Ask::Sync { ino, since, reply } => self.sync(ino, since, reply),
             Ask::LetGo { ino } => self.let_go(ino),
             Ask::Command { cmd, reply } => self.command(cmd, reply),
             Ask::Close(done) => {
@@ -272,58 +308,6 @@ impl Session {
             input: Bytes::new(),
         };
         self.send(body.to_message());
-    }
-
-    fn begin(
-        &mut self,
-        mut request: Box<MClientRequest>,
-        hold: Option<Use>,
-        reply: oneshot::Sender<crate::Result<Answer>>,
-    ) {
-        if let Some(why) = &self.refused {
-            let _ = reply.send(Err(why.clone()));
-            return;
-        }
-        if self.state == State::Closing {
-            let _ = reply.send(Err(Error::Closed));
-            return;
-        }
-        self.last_tid += 1;
-        request.stamp = self.wall();
-        let pending = Pending {
-            request,
-            hold,
-            open: None,
-            reply,
-            sent: false,
-            early: None,
-            until: self.now() + self.options.timeout,
-        };
-        self.pending.insert(self.last_tid, pending);
-        if self.state == State::Open {
-            self.send_request(self.last_tid, false);
-        }
-    }
-
-    fn send_request(&mut self, tid: u64, replay: bool) {
-        let oldest = self.pending.keys().next().copied().unwrap_or(tid);
-        let epoch = self.standing.as_ref().map_or(0, |s| s.epoch);
-        let Some(p) = self.pending.get_mut(&tid) else {
-            return;
-        };
-        let m = &mut p.request;
-        m.oldest_tid = oldest;
-        m.map_epoch = epoch;
-        if p.sent {
-            m.retries = m.retries.saturating_add(1);
-        }
-        if let (true, Some((_, early))) = (replay, &p.early) {
-            m.flags |= request_flag::REPLAY;
-            m.ino = early.trace.target.as_ref().map_or(0, |t| t.ino);
-        }
-        p.sent = true;
-        let message = p.request.message(tid);
-        self.send(message);
     }
 
     fn send(&self, message: Message) {
@@ -358,32 +342,10 @@ impl Session {
             State::Open if now >= self.renew_at => self.renew(),
             _ => {}
         }
-        let late = |p: &Pending| p.until <= now;
-        let tids: Vec<u64> = self
-            .pending
-            .iter()
-            .filter(|(_, p)| late(p))
-            .map(|(t, _)| *t)
-            .collect();
-        for tid in tids {
-            self.finish(tid, Err(Error::TimedOut));
-        }
+        self.end_late();
+        self.hurry_old();
         self.tell_old();
         self.settle_all();
-    }
-
-    /// Somebody hears what came of a request; or nobody any more, and what it opened is closed.
-    fn finish(&mut self, tid: u64, done: crate::Result<MClientReply>) {
-        let Some(p) = self.pending.remove(&tid) else {
-            return;
-        };
-        let open = p.open.as_ref().map(|(_, _, open)| open.clone());
-        let is_ok = done.is_ok();
-        let heard = p.reply.send(done.map(|reply| (reply, open)));
-        if let (Some((ino, used, open)), false) = (p.open, is_ok && heard.is_ok()) {
-            open.send_modify(|o| o.leave(used));
-            self.let_go(ino);
-        }
     }
 
     fn renew(&mut self) {
@@ -458,7 +420,7 @@ impl Session {
         self.told.refused.store(true, Ordering::Release);
     }
 
-    /// What had been sent and changes something may have taken effect, or not.
+    /// What had been sent and changes something may have taken effect, or not. Locks are of the session, and so is who waits for one.
     fn lost(&mut self) {
         if self.server.take().is_none() {
             return;
@@ -468,7 +430,8 @@ impl Session {
         let why = || Error::invalid(Errno::ESTALE, "the session with the metadata server was lost");
         self.owing.clear();
         self.held.drain().for_each(|(_, h)| h.lose(&why()));
-        let sent = |p: &Pending| p.sent && p.request.op & WRITES != 0;
+        let writes = |p: &Pending| p.request.op & WRITES != 0 || p.early.is_some();
+        let sent = |p: &Pending| p.sent && writes(p) || p.request.op == op::SETFILELOCK;
         let tids: Vec<u64> = self
             .pending
             .iter()
@@ -481,8 +444,9 @@ impl Session {
     }
 
     fn fail_all(&mut self, why: &Error) {
-        for p in std::mem::take(&mut self.pending).into_values() {
-            let _ = p.reply.send(Err(why.clone()));
+        let tids: Vec<u64> = self.pending.keys().copied().collect();
+        for tid in tids {
+            self.finish(tid, Err(why.clone()));
         }
         self.owing.clear();
         self.held.drain().for_each(|(_, h)| h.lose(why));
@@ -548,7 +512,7 @@ impl Session {
 
     /// What an earlier server has carried out, and may not have kept.
     fn replay(&mut self) {
-        let early = |(tid, p): (&u64, &Pending)| Some((p.early.as_ref()?.0, *tid));
+        let early = |(tid, p): (&u64, &Pending)| Some((p.early.as_ref()?.order, *tid));
         let mut tids: Vec<(u64, u64)> = self.pending.iter().filter_map(early).collect();
         tids.sort_unstable();
         for (_, tid) in tids {
@@ -685,12 +649,12 @@ impl Session {
             return Ok(());
         };
         if !reply.safe {
-            self.earlies += 1;
-            p.early = Some((self.earlies, reply));
-            self.send(MClientSession::short(session_op::REQUEST_FLUSH_MDLOG, 0).message(0));
+            self.hear_early(tid, reply);
             return Ok(());
         }
-        if let (Some((_, early)), true) = (p.early.take(), reply.trace.target.is_none()) {
+        let early = p.early.as_mut().and_then(|e| e.reply.take());
+        self.hear_lock(tid, reply.result);
+        if let (Some(early), true) = (early, reply.trace.target.is_none()) {
             (reply.trace, reply.extra, reply.snap) = (early.trace, early.extra, early.snap);
         }
         self.finish(tid, Ok(reply));

@@ -2,16 +2,17 @@
 //!
 //! A path with an empty component goes through `.snap`: what follows is a snapshot's name.
 
+use crate::dir::{Cursor, beginning};
 use crate::layout::{extents, object_name};
-use crate::mount::{Mount, about};
+use crate::mount::{By, Mount, about, target_of};
 use crate::page::{Entry, Page};
 use bytes::{Bytes, BytesMut};
 use client::{Error, Operation, SnapContext};
 use denc::{Encode, Writer};
-use messages::fs::{Args, FilePath, InodeStat, MClientRequest, op, readdir_flag};
+use messages::fs::{Args, FilePath, InodeStat, MClientRequest, cap, op, readdir_flag};
 use messages::osd::{ExtentArg, OsdOp, code};
 use std::collections::BTreeMap;
-use types::NOSNAP;
+use types::{Errno, NOSNAP};
 
 /// The path of a directory as a snapshot of it shows it.
 pub fn in_snap(dir: &str, name: &str) -> String {
@@ -20,6 +21,14 @@ pub fn in_snap(dir: &str, name: &str) -> String {
 
 pub(crate) fn is_snapped(stat: &InodeStat) -> bool {
     stat.snapid != NOSNAP
+}
+
+fn at(op: u32, dir: u64, path: &Bytes) -> MClientRequest {
+    MClientRequest {
+        op,
+        path: FilePath::new(dir, path.clone()),
+        ..MClientRequest::default()
+    }
 }
 
 impl Mount {
@@ -76,8 +85,75 @@ impl Mount {
         }
     }
 
+    // By numbers. A path begins with a slash and a snapshot's name in `.snap` of the directory.
+
+    pub async fn stat_snapped(&self, dir: u64, path: &Bytes) -> crate::Result<InodeStat> {
+        let stat = target_of(
+            self.ask(MClientRequest {
+                args: Args::words(&[cap::PIN | cap::AS | cap::LS | cap::XS | cap::FS | cap::FA]),
+                ..at(op::GETATTR, dir, path)
+            })
+            .await?,
+        )?;
+        match is_snapped(&stat) {
+            true => Ok(stat),
+            false => Err(Error::invalid(Errno::EIO, "what is asked of a snapshot is in none")),
+        }
+    }
+
+    /// The first names of a directory in a snapshot are behind this.
+    pub async fn readdir_begin_in(&self, dir: u64, path: &Bytes) -> crate::Result<Cursor> {
+        Ok(beginning(&self.stat_snapped(dir, path).await?.fragtree))
+    }
+
+    /// Some names of a directory in a snapshot, and where it goes on.
+    pub async fn readdir_page_in(
+        &self,
+        dir: u64,
+        path: &Bytes,
+        from: &Cursor,
+    ) -> crate::Result<(Vec<Entry>, Option<Cursor>)> {
+        self.page(at(op::READDIR, dir, path), from).await
+    }
+
+    /// Some snapshots that a directory is in, the oldest first.
+    pub async fn snaps_page(&self, dir: u64, from: &Cursor) -> crate::Result<(Vec<Entry>, Option<Cursor>)> {
+        let request = MClientRequest {
+            path2: FilePath::new(0, from.name().clone()),
+            ..at(op::LSSNAP, dir, &Bytes::new())
+        };
+        let page = Page::parse(&self.ask(request).await?.extra)?;
+        let ends = page.flags & readdir_flag::FRAG_END != 0;
+        let last = page.entries.last().filter(|_| !ends);
+        let next = last.map(|e| Cursor::behind(e.name.clone()));
+        Ok((page.entries, next))
+    }
+
+    pub async fn make_snap(&self, by: By, dir: u64, path: &Bytes) -> crate::Result<()> {
+        let mut data = Writer::new();
+        data.envelope(1, 1, |w| BTreeMap::<String, String>::new().encode(w));
+        let request = MClientRequest {
+            args: Args::words(&[0o755]),
+            data: data.finish(),
+            ..at(op::MKSNAP, dir, path)
+        };
+        self.ask_by(by, request).await.map(drop)
+    }
+
+    pub async fn remove_snap(&self, by: By, dir: u64, path: &Bytes) -> crate::Result<()> {
+        self.ask_by(by, at(op::RMSNAP, dir, path)).await.map(drop)
+    }
+
+    pub async fn rename_snap(&self, by: By, dir: u64, from: &Bytes, to: &Bytes) -> crate::Result<()> {
+        let request = MClientRequest {
+            path2: FilePath::new(dir, from.clone()),
+            ..at(op::RENAMESNAP, dir, to)
+        };
+        self.ask_by(by, request).await.map(drop)
+    }
+
     /// Bytes of a file in a snapshot: nobody changes them, so no capability is needed.
-    pub(crate) async fn read_snapped(
+    pub async fn read_snapped(
         &self,
         stat: &InodeStat,
         offset: u64,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cephfs::{By, Mount, Name, Options};
 use client::{Client, Conf};
 use io::task;
-use messages::fs::{SetAttr, open_flag, setattr};
+use messages::fs::{FileLock, SetAttr, lock, open_flag, setattr};
 use node::{DataDir, Node, StartOptions};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -348,6 +348,122 @@ async fn writes_go_on_through_failovers() {
         }
         assert_eq!(m.readdir("t", 100_000).await.unwrap().len() as u32, n);
         m.close().await;
+    })
+    .await;
+}
+
+/// Changes are answered before they are durable. The server fails meanwhile, again and again: each comes back, once.
+#[tokio::test]
+async fn changes_that_were_answered_come_back() {
+    const ROUND: usize = 150;
+    served(async |client| {
+        let options = Options {
+            early: true,
+            timeout: LONG,
+            ..Options::new("fs")
+        };
+        let m = Mount::connect(client, options).await.unwrap();
+        let dir = m.stat("").await.unwrap().ino;
+        let mut n = 0;
+        for round in 1..4 {
+            let change = async {
+                while n < ROUND * round {
+                    let (name, to) = (
+                        Name::new(dir, format!("f{n}")),
+                        Name::new(dir, format!("g{n}")),
+                    );
+                    let flags = open_flag::RDWR | open_flag::EXCL;
+                    let (_, f) = m.create_file(ROOT, &name, 0o644, flags).await.unwrap();
+                    f.write(0, pattern(n + 1)).await.unwrap();
+                    m.rename_name(ROOT, &name, &to).await.unwrap();
+                    if n % 50 == 0 {
+                        f.sync().await.unwrap();
+                    }
+                    n += 1;
+                }
+            };
+            let fail = r#"{"prefix": "mds fail", "role_or_gid": "fs:0"}"#;
+            let ((), failed) = tokio::join!(change, client.mon_command(fail, ""));
+            failed.unwrap();
+        }
+        m.sync().await.unwrap();
+        m.close().await;
+        let m = mount(client, "fs").await;
+        assert_eq!(m.readdir("", 100_000).await.unwrap().len(), 3 * ROUND);
+        for i in 0..3 * ROUND {
+            assert_eq!(m.read_all(format!("g{i}")).await.unwrap(), pattern(i + 1));
+        }
+        m.close().await;
+    })
+    .await;
+}
+
+fn range(start: u64, length: u64, kind: u8) -> FileLock {
+    FileLock {
+        start,
+        length,
+        owner: 1,
+        kind,
+        ..FileLock::default()
+    }
+}
+
+/// Who holds a range, who is refused, who waits and who has waited enough: also with the next server.
+async fn check_locks(m: &Mount, other: &Mount) {
+    let dir = m.stat("").await.unwrap().ino;
+    let made = m.create_file(ROOT, &Name::new(dir, "l"), 0o644, open_flag::RDWR).await;
+    let (stat, f) = made.unwrap();
+    let (_, g) = other.open_ino(ROOT, stat.ino, open_flag::RDWR).await.unwrap();
+    f.lock(&range(0, 10, lock::EXCL)).await.unwrap();
+    assert!(f.is_locked());
+    let fail = r#"{"prefix": "mds fail", "role_or_gid": "fs:0"}"#;
+    for _ in 0..2 {
+        let wish = range(5, 1, lock::SHARED);
+        assert_eq!(errno(g.lock(&wish).await), Errno::EAGAIN);
+        let found = other.lock_in_the_way(stat.ino, &wish).await.unwrap().unwrap();
+        assert_eq!((found.start, found.length, found.kind), (0, 10, lock::EXCL));
+        g.lock(&range(10, 5, lock::EXCL)).await.unwrap();
+        m.client().mon_command(fail, "").await.unwrap();
+    }
+    let wish = range(5, 1, lock::EXCL);
+    let enough = task::sleep(Duration::from_millis(50));
+    assert_eq!(errno(g.wait_for_lock(&wish, enough).await), Errno::EINTR);
+    let free = range(0, 0, lock::UNLOCK);
+    let waits = g.wait_for_lock(&wish, std::future::pending());
+    let (got, given) = tokio::join!(waits, f.lock(&free));
+    got.unwrap();
+    given.unwrap();
+    assert!(!f.is_locked());
+    assert_eq!(errno(f.lock(&wish).await), Errno::EAGAIN);
+    g.lock(&free).await.unwrap();
+    f.lock(&range(0, 0, lock::EXCL)).await.unwrap();
+    // Where there is something, and where there is nothing.
+    let at = 9 << 20;
+    assert_eq!(errno(f.seek(0, true).await), Errno::ENXIO);
+    f.write(at, pattern(1 << 16)).await.unwrap();
+    // By a handle that reads and writes it may be mapped.
+    assert_eq!((f.seek(0, true).await.unwrap(), f.seek(0, false).await.unwrap()), (0, at + (1 << 16)));
+    drop(f);
+    let (_, f) = m.open_ino(ROOT, stat.ino, 0).await.unwrap();
+    assert_eq!((f.seek(0, true).await.unwrap(), f.seek(0, false).await.unwrap()), (at, 0));
+    assert_eq!(f.seek(at + 1, true).await.unwrap(), at + 1);
+    assert_eq!(f.seek(at, false).await.unwrap(), at + (1 << 16));
+}
+
+#[tokio::test]
+async fn locks_hold_between_clients() {
+    served_for(async |conf: &Conf| {
+        let clients = (
+            Client::connect(conf.clone()).await.unwrap(),
+            Client::connect(conf.clone()).await.unwrap(),
+        );
+        let (m, other) = (mount(&clients.0, "fs").await, mount(&clients.1, "fs").await);
+        let both = task::timeout(LONG, check_locks(&m, &other));
+        both.await.expect("nobody is held up");
+        m.close().await;
+        other.close().await;
+        clients.0.shutdown().await;
+        clients.1.shutdown().await;
     })
     .await;
 }

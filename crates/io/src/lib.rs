@@ -14,6 +14,7 @@ pub mod mounts;
 pub mod panics;
 pub mod random;
 pub mod shared_thread;
+pub mod signals;
 pub mod socket;
 pub mod sparse;
 pub mod task;

@@ -1,35 +1,29 @@
 //! The kernel's operations, each a task of its own: one that waits holds no other up.
 
 use crate::attr;
-use crate::dir::Listing;
+use crate::locks;
 use crate::room::Room;
+use crate::shared::{Answer, Opened, Shared, TTL, by, empty, entry, errno, give, numbered};
 use bytes::Bytes;
-use cephfs::{By, File, Mount, Name};
+use cephfs::By;
 use fuser::{
     Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use io::task::Background;
-use messages::fs::{InodeStat, open_flag};
-use std::collections::HashMap;
+use messages::fs::open_flag;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
-/// The kernel's number of what is mounted.
-const ROOT: u64 = 1;
-/// Nothing is trusted without asking: nobody tells the kernel of what others change.
-const TTL: Duration = Duration::ZERO;
 /// The largest write of one operation.
 const WRITE_MAX: u32 = 1 << 20;
 /// Reads ahead, and reads and writes past the page cache, under way at once.
 const BACKGROUND_MAX: u16 = 64;
-/// Zeros of one step, between which others get the file.
-const ZERO_MAX: u64 = 64 << 20;
 const NAME_MAX: u32 = 255;
 const STATFS_BLOCK: u32 = 4096;
 
@@ -38,164 +32,14 @@ const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
 const ZERO_RANGE: i32 = 0x10;
 
-enum Handle {
-    File(Arc<File>),
-    Dir(Arc<tokio::sync::Mutex<Listing>>),
-}
-
-/// What tasks share.
-pub struct Shared {
-    pub mount: Mount,
-    /// The server's number of what is mounted.
-    pub root: u64,
-    handles: Mutex<HashMap<u64, Handle>>,
-    last: AtomicU64,
-}
+/// Of lseek(2).
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
 
 pub struct Files {
     shared: Arc<Shared>,
     background: Background,
     room: Room,
-}
-
-type Answer<T> = Result<T, Errno>;
-
-fn errno(e: client::Error) -> Errno {
-    let number = e.errno();
-    if matches!(number.0, 5 | 107 | 108 | 110 | 116) {
-        tracing::warn!("the file system: {e}");
-    }
-    // A number that says what happened to a session means something else to who opens files, or looks whether a mount is dead.
-    Errno::from_i32(match number.0 {
-        107 | 116 => 5,
-        n => n,
-    })
-}
-
-fn by(req: &Request) -> By {
-    By {
-        uid: req.uid(),
-        gid: req.gid(),
-    }
-}
-
-impl Shared {
-    pub fn new(mount: Mount, root: u64) -> Arc<Self> {
-        Arc::new(Self {
-            mount,
-            root,
-            handles: Mutex::default(),
-            last: AtomicU64::new(0),
-        })
-    }
-
-    fn ours(&self, ino: INodeNo) -> u64 {
-        if ino.0 == ROOT { self.root } else { ino.0 }
-    }
-
-    fn theirs(&self, ino: u64) -> u64 {
-        if ino == self.root { ROOT } else { ino }
-    }
-
-    fn attr(&self, s: &InodeStat) -> fuser::FileAttr {
-        attr::of_stat(s, self.theirs(s.ino))
-    }
-
-    fn name(&self, dir: INodeNo, name: &OsStr) -> Name {
-        Name::new(self.ours(dir), name.as_bytes())
-    }
-
-    fn handles(&self) -> MutexGuard<'_, HashMap<u64, Handle>> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, handle: Handle) -> FileHandle {
-        let n = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        self.handles().insert(n, handle);
-        FileHandle(n)
-    }
-
-    fn file(&self, fh: FileHandle) -> Answer<Arc<File>> {
-        match self.handles().get(&fh.0) {
-            Some(Handle::File(f)) => Ok(f.clone()),
-            _ => Err(Errno::EBADF),
-        }
-    }
-
-    fn listing(&self, fh: FileHandle) -> Answer<Arc<tokio::sync::Mutex<Listing>>> {
-        match self.handles().get(&fh.0) {
-            Some(Handle::Dir(l)) => Ok(l.clone()),
-            _ => Err(Errno::EBADF),
-        }
-    }
-
-    fn drop_handle(&self, fh: FileHandle) {
-        // The file is closed outside of the lock.
-        let gone = self.handles().remove(&fh.0);
-        drop(gone);
-    }
-
-    /// The kernel is gone.
-    pub fn close_all(&self) {
-        let all = std::mem::take(&mut *self.handles());
-        drop(all);
-    }
-
-    async fn space(&self) -> Answer<(u64, u64)> {
-        let stat = self.mount.getattr(self.root).await.map_err(errno)?;
-        if stat.quota.max_bytes > 0 {
-            let all = stat.quota.max_bytes as u64;
-            return Ok((all, all.saturating_sub(stat.rbytes)));
-        }
-        let pool = i64::from(stat.layout.pool);
-        let pool = (stat.layout.is_set() && pool > 0).then_some(pool);
-        let told = self.mount.client().statfs(pool).await.map_err(errno)?;
-        Ok(((told.kb_used + told.kb_avail) * 1024, told.kb_avail * 1024))
-    }
-
-    async fn zero(&self, file: &File, offset: u64, length: u64, extends: bool) -> Answer<()> {
-        let mut done = 0;
-        while done < length {
-            let n = (length - done).min(ZERO_MAX);
-            file.zero(offset + done, n, extends).await.map_err(errno)?;
-            done += n;
-            let end = self.mount.getattr(file.ino()).await.map_err(errno)?.size;
-            if !extends && offset + done >= end {
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Names that are no one's to keep: access control lists would not be obeyed, nor capabilities of programs.
-fn is_refused(name: &OsStr) -> bool {
-    let name = name.as_bytes();
-    name.starts_with(b"system.") || name == b"security.capability"
-}
-
-fn give(reply: ReplyXattr, size: u32, value: &[u8]) {
-    if size == 0 {
-        reply.size(value.len() as u32);
-    } else if value.len() > size as usize {
-        reply.error(Errno::ERANGE);
-    } else {
-        reply.data(value);
-    }
-}
-
-fn entry(shared: &Shared, reply: ReplyEntry, told: cephfs::Result<InodeStat>) {
-    match told {
-        Ok(stat) => reply.entry(&TTL, &shared.attr(&stat), Generation(0)),
-        Err(e) => reply.error(errno(e)),
-    }
-}
-
-fn empty(reply: ReplyEmpty, done: Answer<()>) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(e) => reply.error(e),
-    }
 }
 
 impl Files {
@@ -221,6 +65,33 @@ impl Files {
     }
 }
 
+/// From a name to another; of a snapshot within its directory's `.snap`.
+async fn rename(
+    s: &Shared,
+    by: By,
+    from: (INodeNo, &OsStr),
+    to: (INodeNo, &OsStr),
+    flags: RenameFlags,
+) -> Answer<()> {
+    if !flags.is_empty() && flags != RenameFlags::RENAME_NOREPLACE {
+        return Err(Errno::EINVAL);
+    }
+    let places = (s.snap_name(from.0, from.1)?, s.snap_name(to.0, to.1)?);
+    let done = match places {
+        (Some(a), Some(b)) if a.dir != b.dir => return Err(Errno::EXDEV),
+        // No snapshot takes another's place, whatever the flags.
+        (Some(a), Some(b)) => s.mount.rename_snap(by, a.dir, &a.path, &b.path).await,
+        _ => {
+            let (from, to) = (s.name(from.0, from.1)?, s.name(to.0, to.1)?);
+            match flags.is_empty() {
+                true => s.mount.rename_name(by, &from, &to).await,
+                false => s.mount.rename_to_free(by, &from, &to).await,
+            }
+        }
+    };
+    done.map_err(errno)
+}
+
 impl Filesystem for Files {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         // What an older kernel has not it goes without.
@@ -228,29 +99,35 @@ impl Filesystem for Files {
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_POSIX_LOCKS,
         ] {
             let _ = config.add_capabilities(flag);
         }
+        // The kernel obeys access control lists; who inherits which is for us, and so are umasks.
+        let acls = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
+        let has_acls = config.add_capabilities(acls).is_ok();
+        self.shared.has_acls.store(has_acls, Ordering::Relaxed);
         let _ = config.set_max_write(WRITE_MAX);
         let _ = config.set_max_background(BACKGROUND_MAX);
         Ok(())
     }
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let (by, name) = (by(req), self.shared.name(parent, name));
-        self.run(
-            0,
-            |s| async move { entry(&s, reply, s.mount.lookup(by, &name).await) },
-        );
+        let (by, name) = (by(req), name.to_owned());
+        self.run(0, |s| async move {
+            numbered(reply, s.look_up(by, parent, &name).await);
+        });
     }
 
-    fn forget(&self, _: &Request, _: INodeNo, _: u64) {}
+    fn forget(&self, _: &Request, ino: INodeNo, times: u64) {
+        self.shared.snaps.forget(ino.0, times);
+    }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.run(0, |s| async move {
-            match s.mount.getattr(s.ours(ino)).await {
-                Ok(stat) => reply.attr(&TTL, &s.attr(&stat)),
-                Err(e) => reply.error(errno(e)),
+            match s.stat(ino).await {
+                Ok(stat) => reply.attr(&TTL, &attr::of_stat(&stat, ino.0)),
+                Err(e) => reply.error(e),
             }
         });
     }
@@ -275,23 +152,18 @@ impl Filesystem for Files {
     ) {
         let (by, set) = (by(req), attr::wished(mode, (uid, gid), size, (atime, mtime)));
         self.run(0, |s| async move {
-            let ino = s.ours(ino);
-            let told = match set.mask {
-                0 => s.mount.getattr(ino).await,
-                _ => s.mount.setattr_of(by, ino, &set).await,
-            };
-            match told {
-                Ok(stat) => reply.attr(&TTL, &s.attr(&stat)),
-                Err(e) => reply.error(errno(e)),
+            match s.set_attr(by, ino, &set).await {
+                Ok(stat) => reply.attr(&TTL, &attr::of_stat(&stat, ino.0)),
+                Err(e) => reply.error(e),
             }
         });
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
         self.run(0, |s| async move {
-            match s.mount.getattr(s.ours(ino)).await {
+            match s.stat(ino).await {
                 Ok(stat) => reply.data(&stat.symlink),
-                Err(e) => reply.error(errno(e)),
+                Err(e) => reply.error(e),
             }
         });
     }
@@ -302,42 +174,75 @@ impl Filesystem for Files {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let (by, name) = (by(req), self.shared.name(parent, name));
+        let (by, name) = (by(req), name.to_owned());
         self.run(0, |s| async move {
-            entry(&s, reply, s.mount.make_node(by, &name, mode, rdev).await);
+            let made = async {
+                let name = s.name(parent, &name)?;
+                let (mode, xattrs) = s.fresh(name.dir, mode, umask, false).await?;
+                let made = s.mount.make_node(by, &name, (mode, &xattrs), rdev).await;
+                made.map_err(errno)
+            };
+            entry(&s, reply, made.await);
         });
     }
 
-    fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
-        let (by, name) = (by(req), self.shared.name(parent, name));
+    fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+        let (by, name) = (by(req), name.to_owned());
         self.run(0, |s| async move {
-            entry(&s, reply, s.mount.make_dir(by, &name, mode).await);
+            let made = async {
+                if let Some(place) = s.snap_name(parent, &name)? {
+                    let done = s.mount.make_snap(by, place.dir, &place.path).await;
+                    done.map_err(errno)?;
+                    return s.in_snap(place).await;
+                }
+                let name = s.name(parent, &name)?;
+                let (mode, xattrs) = s.fresh(name.dir, mode, umask, true).await?;
+                let made = s.mount.make_dir(by, &name, (mode, &xattrs)).await;
+                let stat = made.map_err(errno)?;
+                Ok((s.theirs(stat.ino), stat))
+            };
+            numbered(reply, made.await);
         });
     }
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let (by, name) = (by(req), self.shared.name(parent, name));
+        let (by, name) = (by(req), name.to_owned());
         self.run(0, |s| async move {
-            empty(reply, s.mount.remove_name(by, &name).await.map_err(errno));
+            let done = async {
+                let name = s.name(parent, &name)?;
+                s.mount.remove_name(by, &name).await.map_err(errno)
+            };
+            empty(reply, done.await);
         });
     }
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let (by, name) = (by(req), self.shared.name(parent, name));
+        let (by, name) = (by(req), name.to_owned());
         self.run(0, |s| async move {
-            empty(reply, s.mount.remove_dir(by, &name).await.map_err(errno));
+            let done = async {
+                let done = match s.snap_name(parent, &name)? {
+                    Some(place) => s.mount.remove_snap(by, place.dir, &place.path).await,
+                    None => s.mount.remove_dir(by, &s.name(parent, &name)?).await,
+                };
+                done.map_err(errno)
+            };
+            empty(reply, done.await);
         });
     }
 
     fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let (by, name) = (by(req), self.shared.name(parent, name));
+        let (by, name) = (by(req), name.to_owned());
         let target = target.as_os_str().as_bytes().to_vec();
         self.run(0, |s| async move {
-            entry(&s, reply, s.mount.make_symlink(by, &name, &target).await);
+            let made = async {
+                let name = s.name(parent, &name)?;
+                s.mount.make_symlink(by, &name, &target).await.map_err(errno)
+            };
+            entry(&s, reply, made.await);
         });
     }
 
@@ -352,24 +257,21 @@ impl Filesystem for Files {
         reply: ReplyEmpty,
     ) {
         let by = by(req);
-        let (from, to) = (
-            self.shared.name(parent, name),
-            self.shared.name(newparent, newname),
-        );
+        let (name, newname) = (name.to_owned(), newname.to_owned());
         self.run(0, |s| async move {
-            let done = match flags {
-                f if f.is_empty() => s.mount.rename_name(by, &from, &to).await.map_err(errno),
-                RenameFlags::RENAME_NOREPLACE => s.mount.rename_to_free(by, &from, &to).await.map_err(errno),
-                _ => Err(Errno::EINVAL),
-            };
+            let done = rename(&s, by, (parent, &name), (newparent, &newname), flags).await;
             empty(reply, done);
         });
     }
 
     fn link(&self, req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        let (by, name) = (by(req), self.shared.name(newparent, newname));
+        let (by, name) = (by(req), newname.to_owned());
         self.run(0, |s| async move {
-            entry(&s, reply, s.mount.make_link(by, &name, s.ours(ino)).await);
+            let made = async {
+                let (name, ino) = (s.name(newparent, &name)?, s.live(ino)?);
+                s.mount.make_link(by, &name, ino).await.map_err(errno)
+            };
+            entry(&s, reply, made.await);
         });
     }
 
@@ -377,9 +279,9 @@ impl Filesystem for Files {
         let by = by(req);
         self.run(0, |s| async move {
             let flags = flags.0 as u32 & open_flag::ACCMODE;
-            match s.mount.open_ino(by, s.ours(ino), flags).await {
-                Ok((_, file)) => reply.opened(s.add(Handle::File(Arc::new(file))), FopenFlags::empty()),
-                Err(e) => reply.error(errno(e)),
+            match s.open(by, ino, flags).await {
+                Ok(fh) => reply.opened(fh, FopenFlags::empty()),
+                Err(e) => reply.error(e),
             }
         });
     }
@@ -390,19 +292,25 @@ impl Filesystem for Files {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let (by, name) = (by(req), self.shared.name(parent, name));
+        let (by, name) = (by(req), name.to_owned());
         self.run(0, |s| async move {
             let flags = flags as u32 & (open_flag::ACCMODE | open_flag::EXCL | open_flag::TRUNC);
-            match s.mount.create_file(by, &name, mode & 0o7777, flags).await {
+            let made = async {
+                let name = s.name(parent, &name)?;
+                let (mode, xattrs) = s.fresh(name.dir, mode & 0o7777, umask, false).await?;
+                let made = s.mount.create_file_with(by, &name, (mode, &xattrs), flags).await;
+                made.map_err(errno)
+            };
+            match made.await {
                 Ok((stat, file)) => {
-                    let fh = s.add(Handle::File(Arc::new(file)));
-                    reply.created(&TTL, &s.attr(&stat), Generation(0), fh, FopenFlags::empty());
+                    let attr = attr::of_stat(&stat, s.theirs(stat.ino));
+                    reply.created(&TTL, &attr, Generation(0), s.add_file(file), FopenFlags::empty());
                 }
-                Err(e) => reply.error(errno(e)),
+                Err(e) => reply.error(e),
             }
         });
     }
@@ -419,8 +327,7 @@ impl Filesystem for Files {
         reply: ReplyData,
     ) {
         self.run(u64::from(size), |s| async move {
-            let read = async { s.file(fh)?.read(offset, u64::from(size)).await.map_err(errno) };
-            match read.await {
+            match s.read(fh, offset, u64::from(size)).await {
                 Ok(data) => reply.data(&data),
                 Err(e) => reply.error(e),
             }
@@ -450,9 +357,18 @@ impl Filesystem for Files {
         });
     }
 
-    /// Who closes has nothing to wait for: what was written is durable, and whoever asks for the size has the server ask us.
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.ok();
+    /// Who closes gives his locks back, and has nothing else to wait for: what was written is durable, and whoever asks for the size has
+    /// the server ask us.
+    fn flush(&self, _: &Request, _: INodeNo, fh: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+        self.shared.lockers.remove(fh.0, owner.0);
+        let file = match self.shared.file(fh) {
+            Ok(file) if file.is_locked() => file,
+            _ => return reply.ok(),
+        };
+        self.run(0, |_| async move {
+            let done = file.lock(&locks::all_of(owner.0)).await;
+            empty(reply, done.map_err(errno));
+        });
     }
 
     fn release(
@@ -465,32 +381,102 @@ impl Filesystem for Files {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.shared.drop_handle(fh);
+        let owners = self.shared.lockers.take(fh.0);
+        match self.shared.file(fh) {
+            Ok(file) if file.is_locked() && !owners.is_empty() => self.run(0, |s| async move {
+                s.unlock_all(&file, owners).await;
+                s.drop_handle(fh);
+            }),
+            _ => self.shared.drop_handle(fh),
+        }
         reply.ok();
+    }
+
+    fn getlk(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        let wish = match locks::wished(owner.0, pid, (start, end), typ) {
+            Ok(wish) => wish,
+            Err(e) => return reply.error(e),
+        };
+        self.run(0, |s| async move {
+            let found = async {
+                let ino = s.live(ino)?;
+                s.mount.lock_in_the_way(ino, &wish).await.map_err(errno)
+            };
+            match found.await {
+                Ok(found) => {
+                    let client = s.mount.client().global_id();
+                    let (start, end, typ, pid) = locks::shown(found.as_ref(), client);
+                    reply.locked(start, end, typ, pid);
+                }
+                Err(e) => reply.error(e),
+            }
+        });
+    }
+
+    fn setlk(
+        &self,
+        req: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        let wish = match locks::wished(owner.0, pid, (start, end), typ) {
+            Ok(wish) => wish,
+            Err(e) => return reply.error(e),
+        };
+        self.shared.lockers.add(fh.0, owner.0);
+        let thread = sleep.then(|| req.pid());
+        self.run(0, |s| async move {
+            let done = async {
+                let file = s.file(fh)?;
+                locks::set(&file, &wish, thread, &s.waiting).await.map_err(errno)
+            };
+            empty(reply, done.await);
+        });
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {
         self.run(0, |s| async move {
-            let sync = async { s.file(fh)?.sync().await.map_err(errno) };
-            empty(reply, sync.await);
+            let done = match s.opened(fh) {
+                Ok(Opened::Now(file)) => file.sync().await.map_err(errno),
+                Ok(Opened::Old(_)) => Ok(()),
+                Err(e) => Err(e),
+            };
+            empty(reply, done);
         });
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let listing = Listing::new(self.shared.ours(ino));
-        let fh = self
-            .shared
-            .add(Handle::Dir(Arc::new(tokio::sync::Mutex::new(listing))));
-        reply.opened(fh, FopenFlags::empty());
+        match self.shared.open_dir(ino) {
+            Ok(fh) => reply.opened(fh, FopenFlags::empty()),
+            Err(e) => reply.error(e),
+        }
     }
 
     fn readdir(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         self.run(0, |s| async move {
-            let listing = match s.listing(fh) {
-                Ok(listing) => listing,
+            let dir = match s.dir(fh) {
+                Ok(dir) => dir,
                 Err(e) => return reply.error(e),
             };
-            let mut listing = listing.lock().await;
+            let mut listing = dir.listing.lock().await;
             match listing.from(&s.mount, offset).await {
                 Ok(names) => {
                     for (n, named) in (offset + 1..).zip(names) {
@@ -511,9 +497,15 @@ impl Filesystem for Files {
         reply.ok();
     }
 
-    /// What was changed in it was durable when it was answered.
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.ok();
+    /// What was changed in it may have been answered before it was durable.
+    fn fsyncdir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.run(0, |s| async move {
+            let sync = async {
+                let dir = s.dir(fh)?;
+                s.mount.sync_of(&dir.followed).await.map_err(errno)
+            };
+            empty(reply, sync.await);
+        });
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
@@ -539,22 +531,18 @@ impl Filesystem for Files {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        if is_refused(name) {
+        if self.shared.refuses(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }
         let (by, name) = (by(req), name.as_bytes().to_vec());
         let value = Bytes::copy_from_slice(value);
         self.run(value.len() as u64, |s| async move {
-            let done = s
-                .mount
-                .put_xattr(by, s.ours(ino), &name, value, flags as u32)
-                .await;
-            empty(reply, done.map_err(errno));
+            empty(reply, s.put_xattr(by, ino, &name, value, flags as u32).await);
         });
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        if is_refused(name) {
+        if self.shared.refuses(name) {
             // The kernel asks before each write: no server is asked.
             return reply.error(match name.as_bytes() {
                 b"security.capability" => Errno::ENODATA,
@@ -563,37 +551,35 @@ impl Filesystem for Files {
         }
         let name = name.as_bytes().to_vec();
         self.run(0, |s| async move {
-            match s.mount.getattr(s.ours(ino)).await {
-                Ok(stat) => match stat.xattrs.unwrap_or_default().get(&name[..]) {
+            match s.xattrs(ino).await {
+                Ok(all) => match all.get(&name[..]) {
                     Some(value) => give(reply, size, value),
                     None => reply.error(Errno::ENODATA),
                 },
-                Err(e) => reply.error(errno(e)),
+                Err(e) => reply.error(e),
             }
         });
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         self.run(0, |s| async move {
-            match s.mount.getattr(s.ours(ino)).await {
-                Ok(stat) => {
-                    let names = stat.xattrs.unwrap_or_default();
+            match s.xattrs(ino).await {
+                Ok(names) => {
                     let list: Vec<u8> = names.keys().flat_map(|n| [&n[..], b"\0"].concat()).collect();
                     give(reply, size, &list);
                 }
-                Err(e) => reply.error(errno(e)),
+                Err(e) => reply.error(e),
             }
         });
     }
 
     fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        if is_refused(name) {
+        if self.shared.refuses(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }
         let (by, name) = (by(req), name.as_bytes().to_vec());
         self.run(0, |s| async move {
-            let done = s.mount.remove_xattr(by, s.ours(ino), &name).await;
-            empty(reply, done.map_err(errno));
+            empty(reply, s.drop_xattr(by, ino, &name).await);
         });
     }
 
@@ -619,9 +605,31 @@ impl Filesystem for Files {
         });
     }
 
-    /// The kernel takes all of a file for data, then.
-    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
-        reply.error(Errno::ENOSYS);
+    /// The kernel knows the other ways itself.
+    fn lseek(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let data = match whence {
+            SEEK_DATA => true,
+            SEEK_HOLE => false,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let Ok(offset) = u64::try_from(offset) else {
+            return reply.error(Errno::ENXIO);
+        };
+        self.run(0, |s| async move {
+            match s.seek(fh, offset, data).await.map(i64::try_from) {
+                Ok(Ok(found)) => reply.offset(found),
+                Ok(Err(_)) => reply.error(Errno::EOVERFLOW),
+                Err(e) => reply.error(e),
+            }
+        });
     }
 
     /// The kernel reads and writes, then.

@@ -1,6 +1,7 @@
 //! From an empty directory to a mounted one, and back.
 
-use crate::fs::{Files, Shared};
+use crate::fs::Files;
+use crate::shared::Shared;
 use cephfs::Mount;
 use client::Client;
 use fuser::{Config, MountOption, Session, SessionACL};
@@ -20,6 +21,9 @@ const READERS: usize = 2;
 const WITHIN: Duration = Duration::from_secs(300);
 /// That programs which have files open get to close them, once the directory is taken away.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
+/// That what was answered is durable at the end: who stops services kills them after 90 s.
+const SAFE_WITHIN: Duration = Duration::from_secs(60);
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -112,13 +116,21 @@ pub async fn serve(
         timeout: WITHIN,
         session_timeout: options.session_timeout,
         full_fails: true,
+        early: true,
         root: format!("/{}", options.path.trim_matches('/')),
         ..cephfs::Options::new(&options.fs)
     };
     let mount = Mount::connect(client, how).await?;
     let done = serve_mount(&mount, options, ready, until).await;
+    let safe = task::timeout(SAFE_WITHIN, mount.sync()).await;
+    let safe = safe.unwrap_or(Err(client::Error::TimedOut));
     mount.close().await;
-    done
+    if let (Err(_), Err(e)) = (&done, &safe) {
+        tracing::error!("changes that were answered may be lost: {e}");
+    }
+    let why = done?;
+    safe?;
+    Ok(why)
 }
 
 async fn serve_mount(

@@ -7,9 +7,9 @@
 use super::{Session, State};
 use bytes::Bytes;
 use client::{Error, SnapContext};
-use messages::fs::{CapItem, CapRecord, CapStat, InodeStat, MClientCapRelease, MClientCaps, cap, cap_op};
+use messages::fs::{CapItem, CapRecord, CapStat, FileLock, InodeStat, MClientCapRelease, MClientCaps, cap, cap_op};
 use messages::mon::Body;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -53,6 +53,8 @@ pub struct Open {
     /// Handles that read, and that write.
     readers: u32,
     writers: u32,
+    /// Those that do both: a kernel may have the file mapped by one of these.
+    pub both: u32,
     /// Calls that read, and that write.
     pub reading: u32,
     pub writing: u32,
@@ -65,6 +67,8 @@ pub struct Open {
     /// How often snapshots came or went, and when `snaps` was heard.
     pub snap_changes: u64,
     snaps_heard: Option<u64>,
+    /// Bytes of it are locked from here.
+    pub locked: bool,
     /// A handle was closed.
     left: bool,
     /// The session was lost.
@@ -106,6 +110,9 @@ impl Open {
         }
         if by.writes() {
             self.writers = self.writers.saturating_add_signed(n);
+        }
+        if by == Use::Both {
+            self.both = self.both.saturating_add_signed(n);
         }
     }
 
@@ -169,6 +176,8 @@ pub(super) struct Holding {
     pub(super) open: Shared,
     /// What the server was told, and has not confirmed; in order.
     flushes: VecDeque<Flush>,
+    /// Of owners here, as the server has answered ([`super::locks`]).
+    pub(super) locks: Vec<FileLock>,
 }
 
 struct Flush {
@@ -177,7 +186,7 @@ struct Flush {
     waiting: Vec<oneshot::Sender<crate::Result<()>>>,
 }
 
-fn lost() -> Error {
+pub(super) fn lost() -> Error {
     Error::invalid(Errno::ESTALE, "the session with the metadata server was lost")
 }
 
@@ -217,6 +226,7 @@ impl Session {
         let holding = self.held.entry(t.ino).or_insert_with(|| Holding {
             open: Arc::new(watch::channel(Open::new(t)).0),
             flushes: VecDeque::new(),
+            locks: Vec::new(),
         });
         let open = holding.open.clone();
         open.send_modify(|o| {
@@ -396,6 +406,9 @@ impl Session {
             return;
         }
         if let Some(h) = self.held.remove(&ino) {
+            // What its closing did not give back.
+            let owners: BTreeMap<u64, &FileLock> = h.locks.iter().map(|l| (l.owner, l)).collect();
+            owners.into_values().for_each(|l| self.unlock(ino, &super::ranges::whole(l)));
             let o = h.open.borrow();
             self.releases.push(CapItem {
                 ino,
@@ -500,6 +513,7 @@ impl Session {
                 issued: o.issued,
                 realm: 1,
                 snap_follows: o.follows,
+                fcntl: h.locks.clone(),
                 ..CapRecord::default()
             }
         };
