@@ -138,6 +138,11 @@ impl Machine {
             return;
         }
         self.last_cap_id = self.last_cap_id.max(record.cap_id);
+        #[cfg(test)]
+        let record = match self.early.is(super::parts::early::Broken::Forgetful) {
+            true => without_writes(record),
+            false => record,
+        };
         let held = Cap {
             id: record.cap_id,
             pending: record.issued,
@@ -228,4 +233,10 @@ impl Machine {
         changed.change_attr += 1;
         tx.inode(changed);
     }
+}
+
+#[cfg(test)]
+fn without_writes(mut record: CapRecord) -> CapRecord {
+    record.issued &= !(cap::FW | cap::FX | cap::FB | cap::AX);
+    record
 }

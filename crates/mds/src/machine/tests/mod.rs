@@ -8,6 +8,7 @@ mod early;
 mod lost;
 mod replays;
 mod room;
+mod sim;
 mod snaps;
 mod traces;
 mod world;

@@ -1,0 +1,228 @@
+//! What clients did and were told, and whether a file system that does one thing after the other could have told them that.
+//!
+//! Vocabulary: an operation is *settled* when no death can undo it: it was answered as durable. What a client did on its own, under its
+//! capabilities, is *loose*. Of a client that is gone what is not settled was done, or was not: its *tail*. A change of names that was not
+//! done is followed by none that was, since the journal has an order; what is loose travels another way, and may be seen later. What the
+//! client looked at behind any of it says nothing to anybody.
+//!
+//! The search is Wing and Gong's with Lowe's memory: since a client does one thing at a time, a state is how far each client is, and the
+//! file system. Bounds: [`STATES_MAX`].
+
+use super::model::{Model, Said, What};
+use std::collections::BTreeSet;
+
+/// A history that needs more states is not decided, and is an error.
+const STATES_MAX: usize = 400_000;
+/// Above the numbers of clients: of what is in order with nothing.
+const ALONE: u64 = 1 << 40;
+
+#[derive(Debug, Clone)]
+pub struct Op {
+    pub client: u64,
+    pub what: What,
+    pub from: u64,
+    /// When it was answered.
+    pub to: u64,
+    pub said: Option<Said>,
+    pub settled: bool,
+    pub loose: bool,
+    /// Of a client that is gone.
+    tail: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct History {
+    pub ops: Vec<Op>,
+    clock: u64,
+}
+
+impl History {
+    pub fn begin(&mut self, client: u64, what: What, loose: bool) -> usize {
+        self.clock += 1;
+        self.ops.push(Op {
+            client,
+            what,
+            from: self.clock,
+            to: u64::MAX,
+            said: None,
+            settled: false,
+            loose,
+            tail: false,
+        });
+        self.ops.len() - 1
+    }
+
+    pub fn said(&mut self, op: usize, said: Said) {
+        self.clock += 1;
+        self.ops[op].said = Some(said);
+        self.ops[op].to = self.clock;
+    }
+
+    pub fn settled(&mut self, op: usize) {
+        self.ops[op].settled = true;
+    }
+
+    /// Nothing more comes of this client.
+    pub fn gone(&mut self, client: u64) {
+        let (mut is_open, mut is_lost) = (false, false);
+        for (n, op) in self.ops.iter_mut().enumerate().filter(|(_, o)| o.client == client) {
+            let looks = reads(&op.what);
+            is_open |= !op.settled;
+            is_lost |= !op.settled && !op.loose && !looks;
+            let in_tail = match (looks, op.loose) {
+                (true, _) => is_open,
+                (false, true) => !op.settled,
+                (false, false) => is_lost,
+            };
+            if in_tail {
+                op.tail = true;
+                op.to = u64::MAX;
+            }
+            if in_tail && op.loose && !looks {
+                // In no order with the rest.
+                op.client = ALONE | n as u64;
+            }
+        }
+    }
+
+    /// The clients that have something to say, and what, in order.
+    fn by_client(&self) -> Vec<Vec<usize>> {
+        let ids: BTreeSet<u64> = self.ops.iter().map(|o| o.client).collect();
+        let of = |id: u64| (0..self.ops.len()).filter(|n| self.ops[*n].client == id).collect();
+        ids.into_iter().map(of).collect()
+    }
+
+    pub fn check(&self) -> Result<(), String> {
+        let clients = self.by_client();
+        let start = State {
+            at: vec![0; clients.len()],
+            lost: 0,
+            model: Model::default(),
+        };
+        let (mut seen, mut stack) = (BTreeSet::new(), vec![start]);
+        let mut furthest = (0, Vec::new());
+        while let Some(state) = stack.pop() {
+            let done: usize = state.at.iter().sum();
+            if done > furthest.0 || furthest.1.is_empty() {
+                furthest = (done, state.at.clone());
+            }
+            if self.is_end(&clients, &state) {
+                return Ok(());
+            }
+            if !seen.insert(state.clone()) {
+                continue;
+            }
+            if seen.len() > STATES_MAX {
+                return Err("the history was not decided".into());
+            }
+            stack.extend(self.next(&clients, &state));
+        }
+        Err(self.explain(&clients, &furthest.1))
+    }
+
+    fn is_end(&self, clients: &[Vec<usize>], state: &State) -> bool {
+        let left = clients.iter().zip(&state.at).map(|(ops, at)| &ops[*at..]);
+        left.flatten().all(|n| self.ops[*n].tail)
+    }
+
+    /// The likely one last: it is tried first.
+    fn next(&self, clients: &[Vec<usize>], state: &State) -> Vec<State> {
+        let heads = clients.iter().zip(&state.at).enumerate();
+        let heads: Vec<(usize, usize)> = heads
+            .filter_map(|(c, (ops, at))| ops.get(*at).map(|n| (c, *n)))
+            .collect();
+        let first = heads.iter().map(|(_, n)| self.ops[*n].to).min().unwrap_or(u64::MAX);
+        let mut may: Vec<(usize, usize)> = heads.into_iter().filter(|(_, n)| self.ops[*n].from < first).collect();
+        may.sort_by_key(|(_, n)| std::cmp::Reverse(self.ops[*n].to));
+        let mut all = Vec::new();
+        for (c, n) in may {
+            let op = &self.ops[n];
+            let bit = 1u64.checked_shl(c as u32).unwrap_or_default();
+            if op.tail && state.at[c] + 1 < clients[c].len() {
+                let mut skipped = state.clone();
+                skipped.at[c] += 1;
+                skipped.lost |= if op.loose || reads(&op.what) { 0 } else { bit };
+                all.push(skipped);
+            }
+            if state.lost & bit != 0 && !op.loose && !reads(&op.what) {
+                continue;
+            }
+            if let Some(model) = state.model.after(n, &op.what, op.said.as_ref()) {
+                let mut at = state.at.clone();
+                at[c] += 1;
+                let lost = state.lost;
+                all.push(State { at, lost, model });
+            }
+        }
+        all
+    }
+
+    /// Where nothing more fitted, and what was to come there.
+    fn explain(&self, clients: &[Vec<usize>], at: &[usize]) -> String {
+        let mut text = String::from("no order of what was done tells what was told; where it ends:");
+        for (ops, at) in clients.iter().zip(at) {
+            let from = at.saturating_sub(3);
+            for (i, n) in ops.iter().enumerate().skip(from).take(5) {
+                let mark = if i == *at { ">" } else { " " };
+                text.push_str(&format!("\n{mark} {n}: {:?}", self.ops[*n]));
+            }
+        }
+        text
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct State {
+    at: Vec<usize>,
+    /// Clients of which a change of names was not done.
+    lost: u64,
+    model: Model,
+}
+
+fn reads(what: &What) -> bool {
+    matches!(what, What::Lookup(_) | What::Stat(_) | What::List(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::ROOT;
+
+    fn made(h: &mut History, client: u64, settled: bool) {
+        let what = What::Make {
+            at: (ROOT, 1),
+            is_dir: false,
+        };
+        let op = h.begin(client, what, false);
+        h.said(op, Said::Made(9));
+        h.ops[op].settled = settled;
+    }
+
+    fn looked(h: &mut History, client: u64, said: Said) {
+        let op = h.begin(client, What::Lookup((ROOT, 1)), false);
+        h.said(op, said);
+        h.settled(op);
+    }
+
+    #[test]
+    fn what_is_settled_is_not_lost() {
+        for settled in [true, false] {
+            let mut h = History::default();
+            made(&mut h, 1, settled);
+            h.gone(1);
+            looked(&mut h, 2, Said::Error(-2));
+            assert_eq!(h.check().is_ok(), !settled);
+        }
+    }
+
+    #[test]
+    fn what_was_seen_stays() {
+        let mut h = History::default();
+        made(&mut h, 1, false);
+        h.gone(1);
+        looked(&mut h, 2, Said::Found(9));
+        assert!(h.check().is_ok());
+        looked(&mut h, 3, Said::Error(-2));
+        assert!(h.check().is_err());
+    }
+}
