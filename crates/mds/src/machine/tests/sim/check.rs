@@ -1,5 +1,5 @@
-//! The end of a run: faults heal, all comes to rest, and somebody new looks at everything, twice: before and after one more death of the
-//! server. Then the history is checked, and what is counted.
+//! The end of a run: faults heal, all comes to rest, and somebody new looks at everything, twice: before and after one more death
+//! of the server. Then the history is checked, and what is counted.
 
 use super::model::{Said, What};
 use super::run::{MS, SECOND, Sim};

@@ -1,5 +1,5 @@
-//! A client that does one thing at a time: it keeps its capabilities honestly, trusts what they allow it to, writes under them and tells of
-//! that later, and says all of it again to the next server.
+//! A client that does one thing at a time: it keeps its capabilities honestly, trusts what they allow it to, writes under them
+//! and tells of that later, and says all of it again to the next server.
 //!
 //! Not here: when what comes and goes (`super::run`); several requests under way at once, locks, snapshots.
 
@@ -7,21 +7,20 @@ use super::history::History;
 use super::model::{Names, Said, What};
 use crate::machine::Conn;
 use crate::machine::tests::cache::{Cache, entries};
-use crate::machine::tests::early::create;
 use crate::row::{NOSNAP, S_IFDIR, S_IFMT};
 use messages::fs::{
     Args, CapBody, CapItem, CapRecord, Features, FilePath, InodeStat, MClientCapRelease, MClientCaps,
-    MClientReconnect, MClientReply, MClientRequest, MClientSession, SetAttr, cap, cap_op, op, request_flag,
-    session_op, setattr,
+    MClientReconnect, MClientReply, MClientRequest, MClientSession, SetAttr, cap, cap_op, op, open_flag,
+    request_flag, session_op, setattr,
 };
 use messages::mon::Body;
 use msgr::Message;
 use std::collections::BTreeMap;
 use types::Utime;
 
-/// What was cached is trusted for so long without a word of the server: less than it takes a server to give up a client, counted from when
-/// the one before had to be gone.
-pub const TRUST_US: u64 = 40_000_000;
+/// What was cached is trusted for so long without a word of the server: less than it takes a server to give up a client, counted
+/// from when the one before had to be gone.
+const TRUST_US: u64 = 40_000_000;
 
 /// What the server does not know yet.
 #[derive(Debug, Clone, Default)]
@@ -157,7 +156,7 @@ impl Client {
         let rest: Vec<(u64, MClientRequest)> = self
             .asked
             .iter()
-            .filter(|(tid, _)| !self.unsafes.contains_key(tid))
+            .filter(|(tid, _)| !self.unsafes.contains_key(*tid))
             .map(|(tid, (m, _))| (*tid, m.clone()))
             .collect();
         for (tid, mut m) in rest {
@@ -293,10 +292,12 @@ impl Client {
     fn complete(&mut self, ino: u64) {
         let (mut size, mut mode) = (0, None);
         let cuts = self.cuts.get(&ino).copied().unwrap_or_default();
+        // Whoever has given that up is told of it by others.
+        let held = self.caps.get(&ino).map_or(0, |c| c.issued & cap::AX);
         let flushing = self.flushing.values().filter(|(i, _)| *i == ino).map(|(_, d)| d);
         for d in flushing.chain(self.dirty.get(&ino)) {
             size = if d.cuts >= cuts { size.max(d.size) } else { size };
-            mode = if d.bits & cap::AX != 0 { Some(d.mode) } else { mode };
+            mode = if d.bits & held != 0 { Some(d.mode) } else { mode };
         }
         self.cache.changed(ino, size, mode);
     }
@@ -551,7 +552,11 @@ fn request(what: &What) -> MClientRequest {
     };
     let (op, path, path2, args) = match *what {
         What::Make { at, is_dir: true } => (op::MKDIR, path(at), None, Args::words(&[0o755])),
-        What::Make { at, is_dir: false } => (op::CREATE, path(at), None, create()),
+        What::Make { at, is_dir: false } => {
+            let flags = open_flag::WRONLY | open_flag::CREAT | open_flag::EXCL;
+            let args = Args::words(&[flags, 0o644, 0, 0, 0, u32::MAX]);
+            (op::CREATE, path(at), None, args)
+        }
         What::Unlink(at) => (op::UNLINK, path(at), None, Args::default()),
         What::Rmdir(at) => (op::RMDIR, path(at), None, Args::default()),
         What::Rename { from, to } => (op::RENAME, path(to), Some(path(from)), Args::default()),

@@ -1,18 +1,18 @@
 //! What clients did and were told, and whether a file system that does one thing after the other could have told them that.
 //!
-//! Vocabulary: an operation is *settled* when no death can undo it: it was answered as durable. What a client did on its own, under its
-//! capabilities, is *loose*. Of a client that is gone what is not settled was done, or was not: its *tail*. A change of names that was not
-//! done is followed by none that was, since the journal has an order; what is loose travels another way, and may be seen later. What the
-//! client looked at behind any of it says nothing to anybody.
+//! Vocabulary: an operation is *settled* when no death can undo it: it was answered as durable. What a client did on its own,
+//! under its capabilities, is *loose*. Of a client that is gone what is not settled was done, or was not: its *tail*. A change of
+//! names that was not done is followed by none that was, since the journal has an order; what is loose travels another way, and
+//! may be seen later. What the client looked at behind any of it says nothing to anybody.
 //!
-//! The search is Wing and Gong's with Lowe's memory: since a client does one thing at a time, a state is how far each client is, and the
-//! file system. Bounds: [`STATES_MAX`].
+//! The search is Wing and Gong's with Lowe's memory: since a client does one thing at a time, a state is how far each client is,
+//! and the file system. Bounds: [`STATES_MAX`].
 
 use super::model::{Model, Said, What};
 use std::collections::BTreeSet;
 
 /// A history that needs more states is not decided, and is an error.
-const STATES_MAX: usize = 400_000;
+const STATES_MAX: usize = 60_000;
 /// Above the numbers of clients: of what is in order with nothing.
 const ALONE: u64 = 1 << 40;
 
@@ -88,7 +88,10 @@ impl History {
     /// The clients that have something to say, and what, in order.
     fn by_client(&self) -> Vec<Vec<usize>> {
         let ids: BTreeSet<u64> = self.ops.iter().map(|o| o.client).collect();
-        let of = |id: u64| (0..self.ops.len()).filter(|n| self.ops[*n].client == id).collect();
+        let of = |id: u64| -> Vec<usize> {
+            let all = 0..self.ops.len();
+            all.filter(|n| self.ops[*n].client == id).collect()
+        };
         ids.into_iter().map(of).collect()
     }
 
@@ -131,8 +134,10 @@ impl History {
         let heads: Vec<(usize, usize)> = heads
             .filter_map(|(c, (ops, at))| ops.get(*at).map(|n| (c, *n)))
             .collect();
-        let first = heads.iter().map(|(_, n)| self.ops[*n].to).min().unwrap_or(u64::MAX);
-        let mut may: Vec<(usize, usize)> = heads.into_iter().filter(|(_, n)| self.ops[*n].from < first).collect();
+        let left = clients.iter().zip(&state.at).flat_map(|(ops, at)| &ops[*at..]);
+        let first = left.map(|n| self.ops[*n].to).min().unwrap_or(u64::MAX);
+        let may = heads.into_iter().filter(|(_, n)| self.ops[*n].from < first);
+        let mut may: Vec<(usize, usize)> = may.collect();
         may.sort_by_key(|(_, n)| std::cmp::Reverse(self.ops[*n].to));
         let mut all = Vec::new();
         for (c, n) in may {

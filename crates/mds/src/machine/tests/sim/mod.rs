@@ -1,15 +1,15 @@
-//! The metadata server in a simulation: the machine, clients that keep their word, servers that die and are followed by others, a network
-//! that is late and parts them, pools that take their time. One seed draws all of it; time is virtual.
+//! The metadata server in a simulation: the machine, clients that keep their word, servers that die and are followed by others, a
+//! network that is late and parts them, pools that take their time. One seed draws all of it; time is virtual.
 //!
-//! `SKEP_MDS_SEEDS=N` runs so many seeds of each sort (60 else), from `SKEP_MDS_FIRST` on; `SKEP_MDS_SEED=N` runs that one alone, and tells
-//! what happened where it fails: `SKEP_MDS_SEED=7 cargo test -p mds seeds_pass -- --nocapture`.
+//! `SKEP_MDS_SEEDS=N` runs so many seeds of each sort (60 else), from `SKEP_MDS_FIRST` on; `SKEP_MDS_SEED=N` runs that one alone,
+//! and tells what happened where it fails: `SKEP_MDS_SEED=7 cargo test -p mds seeds_pass -- --nocapture`.
 //!
-//! Checked (`check`, `run`): what was answered as durable is there, and what was answered early is, where its client lives; all that
-//! clients were told, or knew by their capabilities, fits one order of what was done; no two hold what stands against each other;
-//! everybody gets an answer in the end; links and sums are those of what is there.
+//! Checked (`check`, `run`): what was answered as durable is there, and what was answered early is, where its client lives; all
+//! that clients were told, or knew by their capabilities, fits one order of what was done; no two hold what stands against each
+//! other; everybody gets an answer in the end; links and sums are those of what is there.
 //!
-//! Not here: several requests of one client under way at once, file locks, snapshots, extended attributes, real messengers and pools
-//! (`tests/files`, `crates/simtest`).
+//! Not here: several requests of one client under way at once, file locks, snapshots, extended attributes, real messengers and
+//! pools (`tests/files`, `crates/simtest`).
 
 mod check;
 mod client;
@@ -18,7 +18,7 @@ mod model;
 mod run;
 mod store;
 
-use super::Caching;
+use crate::machine::Caching;
 use crate::machine::parts::early::Broken;
 use run::Sim;
 
@@ -120,7 +120,8 @@ fn what_is_broken_is_noticed() {
         Broken::Forgetful,
     ];
     let all = rules.map(Wrong::Rule).into_iter().chain([Wrong::Unfenced]);
-    let noticed = |w: Wrong| (0..NOTICED_WITHIN).find(|s| judge(*s, Caching::Shared, Some(w), false).is_err());
+    let fails = |s: u64, w: Wrong| judge(s, Caching::Shared, Some(w), false).is_err();
+    let noticed = |w: Wrong| (0..NOTICED_WITHIN).find(|s| fails(*s, w));
     let missed: Vec<Wrong> = all.filter(|w| noticed(*w).is_none()).collect();
     assert!(missed.is_empty(), "not noticed: {missed:?}");
 }

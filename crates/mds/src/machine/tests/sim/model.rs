@@ -1,7 +1,7 @@
 //! A file system as it should be: what each operation does and says, and which refusals are true.
 //!
-//! Inodes go by the numbers that clients were told. What a client made and was not told of has the number [`UNTOLD`] with that of its
-//! operation, until somebody sees it under another.
+//! Inodes go by the numbers that clients were told. What a client made and was not told of has the number [`UNTOLD`] with that of
+//! its operation, until somebody sees it under another.
 //!
 //! Not here: times, extended attributes, owners, snapshots, numbers of directories' links.
 
@@ -87,7 +87,8 @@ impl Default for Model {
 }
 
 impl Model {
-    /// After the operation, if that could have been said of it. `said` None: its outcome is not known. `number`: of the operation.
+    /// After the operation, if that could have been said of it. `said` None: its outcome is not known. `number`: of the
+    /// operation.
     pub fn after(&self, number: usize, what: &What, said: Option<&Said>) -> Option<Self> {
         let mut next = self.clone();
         if let Some(said) = said {

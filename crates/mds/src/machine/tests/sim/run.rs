@@ -1,10 +1,10 @@
 //! One run: servers one after the other, clients, a network and pools on virtual time. A seed draws all of it.
 //!
-//! Connections are lossless, as the messenger's: what is broken is late. A message is lost with the server or the client that it was of.
-//! Once a server has the rank, the one before writes no more; it may go on answering for [`GHOST_US`].
+//! Connections are lossless, as the messenger's: what is broken is late. A message is lost with the server or the client that it
+//! was of. Once a server has the rank, the one before writes no more; it may go on answering for [`GHOST_US`].
 //!
-//! Checked in each step: two clients hold nothing that stands against each other, by the servers' books and by their own. The history is
-//! checked in the end (`super::check`).
+//! Checked in each step: two clients hold nothing that stands against each other, by the servers' books and by their own. The
+//! history is checked in the end (`super::check`).
 
 use super::client::Client;
 use super::history::History;
@@ -41,7 +41,7 @@ impl Random {
         Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5eed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let a = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let b = (a ^ (a >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -49,7 +49,7 @@ impl Random {
     }
 
     pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
+        self.draw() % n.max(1)
     }
 
     pub fn one_in(&mut self, n: u64) -> bool {
@@ -196,7 +196,8 @@ impl Sim {
 
     /// By their own books. Who is fenced has nothing.
     fn both_hold(&self) -> Option<String> {
-        let live: Vec<&Client> = self.clients.values().filter(|c| !self.store.fenced.contains(&c.id)).collect();
+        let fenced = &self.store.fenced;
+        let live: Vec<&Client> = self.clients.values().filter(|c| !fenced.contains(&c.id)).collect();
         for a in &live {
             for b in live.iter().filter(|b| b.id != a.id) {
                 let other = |ino: &u64| b.caps.get(ino).map_or(0, |c| c.issued);
@@ -363,7 +364,7 @@ impl Sim {
         let Some(work) = self.works.remove(&n) else {
             return;
         };
-        let (life, drawn) = (work.life, self.random.next());
+        let (life, drawn) = (work.life, self.random.draw());
         let progress = work.go_on(&mut self.store, |pieces| (drawn % pieces as u64) as usize);
         let after = self.pool_delay();
         match progress {

@@ -1,5 +1,5 @@
-//! The pools: what was done there stays, whoever dies. What a server began to do takes its time, piece by piece; of what is under way when
-//! it is fenced each piece is done, or is not.
+//! The pools: what was done there stays, whoever dies. What a server began to do takes its time, piece by piece; of what is under
+//! way when it is fenced each piece is done, or is not.
 
 use crate::journal::Head;
 use crate::machine::tests::world::Pool;
@@ -88,8 +88,11 @@ impl Work {
                 })
             }
             Effect::Fence { client, .. } => Self::new(life, move |_| Event::Fenced { client, epoch: 9 })
-                .then(move |s| drop(s.fenced.insert(client))),
-            Effect::Send { .. } | Effect::Close { .. } | Effect::Report(_) | Effect::Nudge { .. } => return None,
+                .then(move |s| {
+                    s.fenced.insert(client);
+                }),
+            Effect::Send { .. } | Effect::Close { .. } => return None,
+            Effect::Report(_) | Effect::Nudge { .. } => return None,
         })
     }
 
