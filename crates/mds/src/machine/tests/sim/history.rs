@@ -9,11 +9,11 @@
 //! and the file system. Bounds: [`STATES_MAX`].
 
 use super::model::{Model, Said, What};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A history that needs more states is not decided, and is an error.
 const STATES_MAX: usize = 60_000;
-/// Above the numbers of clients: of what is in order with nothing.
+/// Above the numbers of clients: of what is in no order with the rest of a client's.
 const ALONE: u64 = 1 << 40;
 
 #[derive(Debug, Clone)]
@@ -65,6 +65,7 @@ impl History {
     /// Nothing more comes of this client.
     pub fn gone(&mut self, client: u64) {
         let (mut is_open, mut is_lost) = (false, false);
+        let mut alone = BTreeMap::new();
         for (n, op) in self.ops.iter_mut().enumerate().filter(|(_, o)| o.client == client) {
             let looks = reads(&op.what);
             is_open |= !op.settled;
@@ -78,9 +79,9 @@ impl History {
                 op.tail = true;
                 op.to = u64::MAX;
             }
-            if in_tail && op.loose && !looks {
-                // In no order with the rest.
-                op.client = ALONE | n as u64;
+            if in_tail && let (true, Some(ino)) = (op.loose, changed(&op.what)) {
+                // In order with what it did to the same file, and with nothing else.
+                op.client = *alone.entry(ino).or_insert(ALONE | n as u64);
             }
         }
     }
@@ -184,6 +185,14 @@ struct State {
     model: Model,
 }
 
+/// The file that a client may change on its own.
+fn changed(what: &What) -> Option<u64> {
+    match what {
+        What::Write { ino, .. } | What::Mode { ino, .. } => Some(*ino),
+        _ => None,
+    }
+}
+
 fn reads(what: &What) -> bool {
     matches!(what, What::Lookup(_) | What::Stat(_) | What::List(_))
 }
@@ -217,6 +226,25 @@ mod tests {
             h.gone(1);
             looked(&mut h, 2, Said::Error(-2));
             assert_eq!(h.check().is_ok(), !settled);
+        }
+    }
+
+    #[test]
+    fn what_was_written_and_not_flushed_may_be_seen_in_part() {
+        for (size, may) in [(0, true), (3, true), (5, true), (4, false)] {
+            let mut h = History::default();
+            made(&mut h, 1, true);
+            for size in [3, 5] {
+                let op = h.begin(1, What::Write { ino: 9, size }, true);
+                h.said(op, Said::Done);
+            }
+            h.gone(1);
+            let op = h.begin(2, What::Stat(9), false);
+            let (mode, links) = (None, Some(1));
+            let size = Some(size);
+            h.said(op, Said::Attrs { mode, links, size });
+            h.settled(op);
+            assert_eq!(h.check().is_ok(), may, "{size:?}");
         }
     }
 
