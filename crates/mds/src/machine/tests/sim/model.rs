@@ -23,6 +23,9 @@ pub enum What {
     Cut { ino: u64, size: u64 },
     /// Up to here.
     Write { ino: u64, size: u64 },
+    /// By a client, the whole file for itself, or not at all.
+    Lock { ino: u64, by: u64 },
+    Unlock { ino: u64, by: u64 },
     Lookup(Place),
     Stat(u64),
     List(u64),
@@ -58,12 +61,14 @@ struct Inode {
 pub struct Model {
     names: BTreeMap<Place, u64>,
     inodes: BTreeMap<u64, Inode>,
+    locks: BTreeMap<u64, u64>,
 }
 
 /// Above all numbers of inodes.
 const UNTOLD: u64 = 1 << 60;
 
 const ENOENT: i32 = -2;
+const EAGAIN: i32 = -11;
 const EEXIST: i32 = -17;
 const ENOTDIR: i32 = -20;
 const EISDIR: i32 = -21;
@@ -82,6 +87,7 @@ impl Default for Model {
         Self {
             names: BTreeMap::new(),
             inodes: BTreeMap::from([(ROOT, root)]),
+            locks: BTreeMap::new(),
         }
     }
 }
@@ -98,6 +104,8 @@ impl Model {
         match said {
             None if !no.is_empty() => {}
             None => next.change(what, UNTOLD | number as u64),
+            // Whoever it was that had the lock, he may not have been told of it, and have lost it with the server.
+            Some(Said::Error(EAGAIN)) if matches!(what, What::Lock { .. }) => {}
             Some(Said::Error(e)) => return no.contains(e).then_some(next),
             // Who holds it goes on with it.
             Some(_) if !no.is_empty() && !next.is_nameless(what) => return None,
@@ -178,7 +186,7 @@ impl Model {
     fn is_nameless(&self, what: &What) -> bool {
         let ino = match what {
             What::Mode { ino, .. } | What::Cut { ino, .. } | What::Write { ino, .. } => ino,
-            What::Stat(ino) | What::List(ino) => ino,
+            What::Stat(ino) | What::List(ino) | What::Lock { ino, .. } | What::Unlock { ino, .. } => ino,
             _ => return false,
         };
         self.inodes.get(ino).is_some_and(|i| i.links == 0)
@@ -204,6 +212,13 @@ impl Model {
             What::Mode { ino, .. } | What::Cut { ino, .. } | What::Write { ino, .. } | What::Stat(ino) => {
                 self.no_inode(*ino)
             }
+            What::Lock { ino, by } => {
+                let mut no = self.no_inode(*ino);
+                let held = self.locks.get(ino).is_some_and(|who| who != by);
+                no.extend(held.then_some(EAGAIN));
+                no
+            }
+            What::Unlock { ino, .. } => self.no_inode(*ino),
             What::Lookup(at) => {
                 let mut no = self.no_dir(at.0);
                 no.extend((!self.names.contains_key(at)).then_some(ENOENT));
@@ -301,6 +316,14 @@ impl Model {
             What::Mode { ino, mode } => self.of(ino, |i| i.mode = mode),
             What::Cut { ino, size } => self.of(ino, |i| i.size = size),
             What::Write { ino, size } => self.of(ino, |i| i.size = i.size.max(size)),
+            What::Lock { ino, by } => {
+                self.locks.insert(ino, by);
+            }
+            What::Unlock { ino, by } => {
+                if self.locks.get(&ino) == Some(&by) {
+                    self.locks.remove(&ino);
+                }
+            }
             What::Lookup(_) | What::Stat(_) | What::List(_) => {}
         }
     }
@@ -348,6 +371,18 @@ mod tests {
         assert!(made.after(1, &What::Lookup(at), Some(&Said::Found(9))).is_some());
         let none = Some(&Said::Error(ENOENT));
         assert!(made.after(1, &What::Lookup(at), none).is_none());
+    }
+
+    #[test]
+    fn a_lock_is_one_clients() {
+        let m = Model::default();
+        let lock = |by: u64| What::Lock { ino: ROOT, by };
+        let held = m.after(0, &lock(1), Some(&Said::Done)).unwrap();
+        assert!(held.after(1, &lock(2), Some(&Said::Done)).is_none());
+        assert!(held.after(1, &lock(2), Some(&Said::Error(EAGAIN))).is_some());
+        let unlock = What::Unlock { ino: ROOT, by: 1 };
+        let free = held.after(2, &unlock, Some(&Said::Done)).unwrap();
+        assert!(free.after(3, &lock(2), Some(&Said::Done)).is_some());
     }
 
     #[test]
