@@ -9,8 +9,8 @@ use crate::machine::Conn;
 use crate::machine::tests::cache::{Cache, entries};
 use crate::row::{NOSNAP, S_IFDIR, S_IFMT};
 use messages::fs::{
-    Args, CapBody, CapItem, CapRecord, Features, FilePath, InodeStat, MClientCapRelease, MClientCaps,
-    MClientReconnect, MClientReply, MClientRequest, MClientSession, SetAttr, cap, cap_op, op, open_flag,
+    Args, CapBody, CapItem, CapRecord, Features, FileLock, FilePath, InodeStat, MClientCapRelease, MClientCaps,
+    MClientReconnect, MClientReply, MClientRequest, MClientSession, SetAttr, cap, cap_op, lock, op, open_flag,
     request_flag, session_op, setattr,
 };
 use messages::mon::Body;
@@ -21,6 +21,9 @@ use types::Utime;
 /// What was cached is trusted for so long without a word of the server: less than it takes a server to give up a client, counted
 /// from when the one before had to be gone.
 const TRUST_US: u64 = 40_000_000;
+
+/// As newer clients name owners of locks.
+const OWNER_BIT: u64 = 1 << 63;
 
 /// What the server does not know yet.
 #[derive(Debug, Clone, Default)]
@@ -246,7 +249,9 @@ impl Client {
         }
         if let Some(number) = number {
             if !was_unsafe {
-                let said = self.said(&h.ops[number].what, &reply);
+                let what = &h.ops[number].what;
+                self.locked(what, reply.result);
+                let said = self.said(what, &reply);
                 h.said(number, said);
             }
             if reply.safe {
@@ -255,6 +260,26 @@ impl Client {
         }
         if self.current == Some(m.tid) {
             self.current = None;
+        }
+    }
+
+    /// What it says of locks at its next reconnect.
+    fn locked(&mut self, what: &What, result: i32) {
+        let (What::Lock { ino, .. } | What::Unlock { ino, .. }) = what else {
+            return;
+        };
+        let Some(record) = self.caps.get_mut(ino).filter(|_| result == 0) else {
+            return;
+        };
+        record.flock.clear();
+        if let What::Lock { by, .. } = *what {
+            record.flock.push(FileLock {
+                client: by,
+                owner: OWNER_BIT | by,
+                pid: 1,
+                kind: lock::EXCL,
+                ..FileLock::default()
+            });
         }
     }
 
@@ -482,7 +507,8 @@ impl Client {
     /// Gives a capability up whole, unless there is something to tell of it.
     pub fn release(&mut self, ino: u64) {
         let busy = self.dirty.contains_key(&ino) || self.flushing.values().any(|(i, _)| *i == ino);
-        let used = self.caps.get(&ino).is_none_or(|c| c.wanted != 0);
+        // What is said of locks is said with the capability.
+        let used = self.caps.get(&ino).is_none_or(|c| c.wanted != 0 || !c.flock.is_empty());
         if busy || used {
             return;
         }
@@ -538,6 +564,16 @@ impl Client {
     }
 }
 
+/// Of the whole file, without waiting.
+fn lock_args(by: u64, kind: u8) -> Args {
+    let mut args = vec![lock::FLOCK, kind];
+    args.extend((OWNER_BIT | by).to_le_bytes());
+    args.extend(1u64.to_le_bytes());
+    // Start, length, and whether it waits.
+    args.extend([0; 17]);
+    Args::from_slice(&args)
+}
+
 /// As it is sent.
 fn request(what: &What) -> MClientRequest {
     let path = |at: (u64, u8)| FilePath::new(at.0, name(at.1));
@@ -565,6 +601,8 @@ fn request(what: &What) -> MClientRequest {
         What::Cut { ino, size } | What::Write { ino, size } => {
             (op::SETATTR, of(ino), None, set(setattr::SIZE, 0, size))
         }
+        What::Lock { ino, by } => (op::SETFILELOCK, of(ino), None, lock_args(by, lock::EXCL)),
+        What::Unlock { ino, by } => (op::SETFILELOCK, of(ino), None, lock_args(by, lock::UNLOCK)),
         What::Lookup(at) => (op::LOOKUP, path(at), None, Args::default()),
         What::Stat(ino) => (
             op::GETATTR,

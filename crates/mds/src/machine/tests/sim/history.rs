@@ -84,6 +84,30 @@ impl History {
                 op.client = *alone.entry(ino).or_insert(ALONE | n as u64);
             }
         }
+        self.unlock(client);
+    }
+
+    /// It lost its locks, at some time.
+    fn unlock(&mut self, client: u64) {
+        let mut locked = BTreeMap::new();
+        for op in self.ops.iter().filter(|o| o.client == client) {
+            if let What::Lock { ino, .. } = op.what {
+                locked.insert(ino, op.from);
+            }
+        }
+        for (ino, from) in locked {
+            let n = self.ops.len();
+            self.ops.push(Op {
+                client: ALONE | n as u64,
+                what: What::Unlock { ino, by: client },
+                from,
+                to: u64::MAX,
+                said: Some(Said::Done),
+                settled: true,
+                loose: true,
+                tail: true,
+            });
+        }
     }
 
     /// The clients that have something to say, and what, in order.

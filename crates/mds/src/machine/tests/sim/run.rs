@@ -564,7 +564,7 @@ impl Sim {
         let file = self.random.of(&file);
         let size = 1 + self.random.below(100);
         let mode = 0o400 | self.random.below(0o400) as u32;
-        let what = match self.random.below(40) {
+        let what = match self.random.below(43) {
             0..7 => What::Make { at, is_dir: false },
             7..9 => What::Make { at, is_dir: true },
             9..13 => What::Unlink(at),
@@ -579,6 +579,8 @@ impl Sim {
                     21..23 => What::Mode { ino, mode },
                     23 => What::Cut { ino, size: size / 2 },
                     37..39 => What::Stat(ino),
+                    40 if c.caps.contains_key(&ino) => What::Lock { ino, by: c.id },
+                    41..43 if c.caps.contains_key(&ino) => What::Unlock { ino, by: c.id },
                     other => return self.use_file(c, other, ino, size),
                 }
             }
