@@ -1,7 +1,7 @@
 //! A client that does one thing at a time: it keeps its capabilities honestly, trusts what they allow it to, writes under them
 //! and tells of that later, and says all of it again to the next server.
 //!
-//! Not here: when what comes and goes (`super::run`); several requests under way at once, locks, snapshots.
+//! Not here: when what comes and goes (`super::run`); several requests under way at once, snapshots.
 
 use super::history::History;
 use super::model::{Names, Said, What};
@@ -9,7 +9,8 @@ use crate::machine::Conn;
 use crate::machine::tests::cache::{Cache, entries};
 use crate::row::{NOSNAP, S_IFDIR, S_IFMT};
 use messages::fs::{
-    Args, CapBody, CapItem, CapRecord, Features, FileLock, FilePath, InodeStat, MClientCapRelease, MClientCaps,
+    Args, CapBody, CapItem, CapRecord, Features, FileLock, FilePath, InodeStat, MClientCapRelease,
+    MClientCaps,
     MClientReconnect, MClientReply, MClientRequest, MClientSession, SetAttr, cap, cap_op, lock, op, open_flag,
     request_flag, session_op, setattr,
 };

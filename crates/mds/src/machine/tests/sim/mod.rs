@@ -8,8 +8,8 @@
 //! that clients were told, or knew by their capabilities, fits one order of what was done; no two hold what stands against each
 //! other; everybody gets an answer in the end; links and sums are those of what is there.
 //!
-//! Not here: several requests of one client under way at once, locks that are waited for, snapshots, extended attributes, real messengers and
-//! pools (`tests/files`, `crates/simtest`).
+//! Not here: several requests of one client under way at once, locks that are waited for, snapshots, extended attributes, real
+//! messengers and pools (`tests/files`, `crates/simtest`).
 
 mod check;
 mod client;

@@ -508,6 +508,7 @@ impl Sim {
             if c.conn != Some(conn) {
                 return;
             }
+            sim.say(|| format!("client {id} hears {:x} ({})", message.kind, message.tid));
             c.heard(message, &mut sim.history);
             if c.conn.is_none() {
                 let life = sim.life;
@@ -589,6 +590,8 @@ impl Sim {
             What::Mode { ino, mode } => c.change_mode(ino, mode, &mut self.history),
             _ => c.look(&what, &mut self.history),
         };
+        let id = c.id;
+        self.say(|| format!("client {id}, alone {alone}: {what:?}"));
         if !alone {
             c.ask(&what, &mut self.history);
         }
