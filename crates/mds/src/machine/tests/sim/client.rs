@@ -23,6 +23,8 @@ use types::Utime;
 /// from when the one before had to be gone.
 const TRUST_US: u64 = 40_000_000;
 
+/// In numbers of operations.
+const CHANGES: u32 = 0x1000;
 /// As newer clients name owners of locks.
 const OWNER_BIT: u64 = 1 << 63;
 
@@ -295,6 +297,11 @@ impl Client {
             }
         }
         self.cache.see_names(reply, &listed, Some(asked), &self.caps);
+        if asked.op & CHANGES != 0 && reply.trace.dentry.is_none() {
+            // It was carried out before, and the answer does not show what by now is there.
+            self.cache.lost(asked.path.ino, 0);
+            self.cache.lost(asked.path2.ino, 0);
+        }
     }
 
     fn see_cap(&mut self, stat: &InodeStat) {

@@ -29,6 +29,7 @@ pub struct Plan {
     pub span_us: u64,
     pub caching: Caching,
     pub early: bool,
+    pub cache_bytes: usize,
 }
 
 impl Plan {
@@ -38,6 +39,8 @@ impl Plan {
             span_us: (25 + seed % 4 * 10) * run::SECOND,
             caching,
             early: seed % 8 != 7,
+            // Rows leave it, and listings give no capabilities.
+            cache_bytes: if seed % 5 == 4 { 20_000 } else { 256 << 20 },
         }
     }
 }

@@ -263,6 +263,7 @@ impl Sim {
         let options = Options {
             caching: self.plan.caching,
             early: self.plan.early,
+            cache_bytes: self.plan.cache_bytes,
             ..Options::default()
         };
         let mut m = Machine::new(options, place, self.store.pool.start());
