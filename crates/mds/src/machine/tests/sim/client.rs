@@ -10,9 +10,8 @@ use crate::machine::tests::cache::{Cache, entries};
 use crate::row::{NOSNAP, S_IFDIR, S_IFMT};
 use messages::fs::{
     Args, CapBody, CapItem, CapRecord, Features, FileLock, FilePath, InodeStat, MClientCapRelease,
-    MClientCaps,
-    MClientReconnect, MClientReply, MClientRequest, MClientSession, SetAttr, cap, cap_op, lock, op, open_flag,
-    request_flag, session_op, setattr,
+    MClientCaps, MClientReconnect, MClientReply, MClientRequest, MClientSession, SetAttr, cap, cap_op, lock,
+    op, open_flag, request_flag, session_op, setattr,
 };
 use messages::mon::Body;
 use msgr::Message;
@@ -63,6 +62,8 @@ pub struct Client {
     last_renewal: u64,
     asked: BTreeMap<u64, (MClientRequest, Option<usize>)>,
     unsafes: BTreeMap<u64, u64>,
+    /// What it was answered early, and is refused now.
+    pub refused: Option<String>,
     /// The request that it waits for.
     current: Option<u64>,
     renewed: u64,
@@ -144,10 +145,14 @@ impl Client {
         self.out.push(m.message(0));
     }
 
-    /// What was not acknowledged, chosen by what it holds and what it changed.
+    /// What was not acknowledged, chosen by what it holds of an inode and all that it changed there, and in its order.
     fn flush_again(&mut self, which: impl Fn(u32, u32) -> bool) {
         let held = |ino: &u64| self.caps.get(ino).map_or(0, |c| c.issued);
-        let chosen = self.flushing.iter().filter(|(_, (ino, d))| which(held(ino), d.bits));
+        let mut changed: BTreeMap<u64, u32> = BTreeMap::new();
+        for (ino, d) in self.flushing.values() {
+            *changed.entry(*ino).or_default() |= d.bits;
+        }
+        let chosen = self.flushing.iter().filter(|(_, (ino, _))| which(held(ino), changed[ino]));
         let tids: Vec<u64> = chosen.map(|(tid, _)| *tid).collect();
         tids.into_iter().for_each(|tid| self.say_flush(tid, cap_op::FLUSH));
     }
@@ -242,6 +247,9 @@ impl Client {
         let was_unsafe = self.unsafes.contains_key(&m.tid);
         if !was_unsafe {
             self.see(&reply, &asked);
+        } else if reply.result != 0 {
+            let (id, tid, result) = (self.id, m.tid, reply.result);
+            self.refused = Some(format!("client {id}: request {tid} was answered, and is refused now: {result}"));
         }
         if reply.safe {
             self.asked.remove(&m.tid);
@@ -325,12 +333,13 @@ impl Client {
     fn complete(&mut self, ino: u64) {
         let (mut size, mut mode) = (0, None);
         let cuts = self.cuts.get(&ino).copied().unwrap_or_default();
-        // Whoever has given that up is told of it by others.
-        let held = self.caps.get(&ino).map_or(0, |c| c.issued & cap::AX);
+        // Nobody else changes the mode while it has one of these. Whoever has given both up is told of it by others.
+        let held = self.caps.get(&ino).map_or(0, |c| c.issued & (cap::AX | cap::AS));
         let flushing = self.flushing.values().filter(|(i, _)| *i == ino).map(|(_, d)| d);
         for d in flushing.chain(self.dirty.get(&ino)) {
             size = if d.cuts >= cuts { size.max(d.size) } else { size };
-            mode = if d.bits & held != 0 { Some(d.mode) } else { mode };
+            let is_own = held != 0 && d.bits & cap::AX != 0;
+            mode = if is_own { Some(d.mode) } else { mode };
         }
         self.cache.changed(ino, size, mode);
     }
@@ -405,7 +414,10 @@ impl Client {
                 self.cache.see_caps(&caps);
                 self.complete(caps.ino);
             }
-            cap_op::TRUNC => self.cache.see_caps(&caps),
+            cap_op::TRUNC => {
+                self.cache.see_caps(&caps);
+                self.complete(caps.ino);
+            }
             _ => {}
         }
     }

@@ -18,7 +18,7 @@ use crate::membership::{Assigned, MdsState};
 use crate::row::ROOT;
 use messages::fs::cap;
 use msgr::Message;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::Utime;
 
@@ -101,6 +101,8 @@ pub struct Sim {
     arrivals: BTreeMap<(Conn, bool), u64>,
     /// Clients that reach nobody until then.
     cut: BTreeMap<u64, u64>,
+    /// Clients that may be thrown out: they were parted once.
+    excused: BTreeSet<u64>,
     slow_until: u64,
     pub history: History,
     pub is_ending: bool,
@@ -129,6 +131,7 @@ impl Sim {
             last_conn: 0,
             arrivals: BTreeMap::new(),
             cut: BTreeMap::new(),
+            excused: BTreeSet::new(),
             slow_until: 0,
             history: History::default(),
             is_ending: false,
@@ -295,9 +298,10 @@ impl Sim {
 
     fn carry_out(&mut self, life: u64, effects: Vec<Effect>) {
         for effect in effects {
+            self.look_at_fence(life, &effect);
             match effect {
-                Effect::Send { conn, message } => self.to_client(conn, Some(message)),
-                Effect::Close { conn, .. } => self.to_client(conn, None),
+                Effect::Send { conn, message } => self.send_client(conn, Some(message)),
+                Effect::Close { conn, .. } => self.send_client(conn, None),
                 Effect::Report(state) => self.reported(life, state),
                 Effect::Nudge { after } => {
                     let event = Event::Nudge;
@@ -305,6 +309,24 @@ impl Sim {
                 }
                 other => self.begin_work(life, other),
             }
+        }
+    }
+
+    /// What a client did that is thrown out may be lost: only who was parted is.
+    fn look_at_fence(&mut self, life: u64, effect: &Effect) {
+        if let Effect::Fence { client, .. } = effect
+            && life == self.life
+            && self.clients.get(client).is_some_and(|c| c.has_session)
+        {
+            self.thrown_out(*client);
+        }
+    }
+
+    fn thrown_out(&mut self, id: u64) {
+        if !self.excused.contains(&id) {
+            let life = self.life;
+            self.found
+                .get_or_insert_with(|| format!("server {life} gives up client {id}, which was never parted"));
         }
     }
 
@@ -404,7 +426,7 @@ impl Sim {
     }
 
     /// None: the connection ends.
-    fn to_client(&mut self, conn: Conn, message: Option<Message>) {
+    fn send_client(&mut self, conn: Conn, message: Option<Message>) {
         let Some((id, life)) = self.conns.get(&conn).copied() else {
             return;
         };
@@ -421,7 +443,7 @@ impl Sim {
         self.push_at(at, what);
     }
 
-    fn to_server(&mut self, c: &mut Client) {
+    fn send_server(&mut self, c: &mut Client) {
         let out = std::mem::take(&mut c.out);
         let (Some(conn), life) = (c.conn, c.life) else {
             return;
@@ -441,9 +463,14 @@ impl Sim {
         };
         c.now = self.now;
         work(self, &mut c);
-        self.to_server(&mut c);
+        self.send_server(&mut c);
         match c.is_over {
-            true => self.gone(&c, true),
+            true => {
+                if c.has_session {
+                    self.thrown_out(id);
+                }
+                self.gone(&c, true);
+            }
             false => drop(self.clients.insert(id, c)),
         }
     }
@@ -511,6 +538,9 @@ impl Sim {
             }
             sim.say(|| format!("client {id} hears {:x} ({})", message.kind, message.tid));
             c.heard(message, &mut sim.history);
+            if let Some(refused) = c.refused.take() {
+                sim.found.get_or_insert(refused);
+            }
             if c.conn.is_none() {
                 let life = sim.life;
                 sim.push(SECOND, Happening::Hears { id, life });
@@ -659,6 +689,7 @@ impl Sim {
                 let until = self.now + self.random.below(most);
                 self.say(|| format!("client {id} reaches nobody until {}", until / MS));
                 self.cut.insert(id, until);
+                self.excused.insert(id);
             }
             _ => self.slow_until = self.now + 3 * SECOND,
         }
