@@ -49,7 +49,9 @@ fn counts(m: &Machine, tree: &Tree) -> Option<String> {
             return Some(format!("{ino:x} has {} links and {names} names", i.nlink));
         }
     }
-    let root = m.cached(ROOT)?;
+    let Some(root) = m.cached(ROOT) else {
+        return Some("the root is not in memory".into());
+    };
     let files: Vec<u64> = tree.values().filter(|t| !t.1).map(|t| t.2).collect();
     let dirs = tree.values().filter(|t| t.1).count();
     let is = (files.iter().sum::<u64>() as i64, files.len() as i64, dirs as i64);

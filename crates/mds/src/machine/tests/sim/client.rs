@@ -95,6 +95,11 @@ impl Client {
         self.current.is_none()
     }
 
+    /// It was answered what is not durable yet.
+    pub fn has_unsafe(&self) -> bool {
+        !self.unsafes.is_empty()
+    }
+
     /// All that it did is where no death undoes it.
     pub fn is_quiet(&self) -> bool {
         self.is_idle() && self.asked.is_empty() && self.dirty.is_empty() && self.flushing.is_empty()
@@ -320,13 +325,20 @@ impl Client {
         record.wanted |= stat.cap.wanted;
         let (had, has) = (record.issued & !stat.cap.caps, record.issued);
         self.seqs.insert(stat.ino, (stat.cap.seq, stat.cap.seq));
-        if stat.max_size > 0 {
-            self.room.insert(stat.ino, stat.max_size);
-        }
+        self.see_room(stat.ino, stat.max_size);
         self.cuts.insert(stat.ino, stat.truncate_seq);
         self.cache.gained(stat.ino, had, has);
         self.cache.see_stat(stat);
         self.complete(stat.ino);
+    }
+
+    /// How far it may write, as long as it may.
+    fn see_room(&mut self, ino: u64, max_size: u64) {
+        if self.may(ino, cap::FW) {
+            self.room.insert(ino, max_size);
+        } else {
+            self.room.remove(&ino);
+        }
     }
 
     /// What the server has shown is completed with what it has not been told.
@@ -395,14 +407,12 @@ impl Client {
         let had = record.issued;
         let issue = self.seqs.get(&caps.ino).map_or(0, |s| s.1);
         self.seqs.insert(caps.ino, (caps.seq, issue));
-        if caps.body.max_size > 0 {
-            self.room.insert(caps.ino, caps.body.max_size);
-        }
         self.cuts.insert(caps.ino, caps.body.truncate_seq);
         match caps.op {
             cap_op::REVOKE => {
                 record.issued &= caps.caps | cap::PIN;
                 let has = record.issued;
+                self.see_room(caps.ino, caps.body.max_size);
                 self.cache.see_caps(&caps);
                 self.complete(caps.ino);
                 self.cache.lost(caps.ino, has);
@@ -410,6 +420,7 @@ impl Client {
             }
             cap_op::GRANT => {
                 record.issued = caps.caps;
+                self.see_room(caps.ino, caps.body.max_size);
                 self.cache.gained(caps.ino, had, caps.caps);
                 self.cache.see_caps(&caps);
                 self.complete(caps.ino);

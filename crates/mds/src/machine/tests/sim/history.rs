@@ -9,10 +9,15 @@
 //! and the file system. Bounds: [`STATES_MAX`].
 
 use super::model::{Model, Said, What};
+use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
 
 /// A history that needs more states is not decided, and is an error.
-const STATES_MAX: usize = 60_000;
+const STATES_MAX: usize = 20_000;
+/// How that error begins.
+pub const NOT_DECIDED: &str = "the history was not decided";
 /// Above the numbers of clients: of what is in no order with the rest of a client's.
 const ALONE: u64 = 1 << 40;
 
@@ -91,8 +96,8 @@ impl History {
     fn unlock(&mut self, client: u64) {
         let mut locked = BTreeMap::new();
         for op in self.ops.iter().filter(|o| o.client == client) {
-            if let What::Lock { ino, .. } = op.what {
-                locked.insert(ino, op.from);
+            if let (What::Lock { ino, .. }, Some(Said::Done)) = (&op.what, &op.said) {
+                locked.insert(*ino, op.from);
             }
         }
         for (ino, from) in locked {
@@ -122,30 +127,46 @@ impl History {
 
     pub fn check(&self) -> Result<(), String> {
         let clients = self.by_client();
-        let start = State {
-            at: vec![0; clients.len()],
+        let least = clients.iter().map(|ops| self.least(ops)).collect();
+        let search = Search { clients, least };
+        let (mut seen, mut stack) = (BTreeSet::new(), Vec::new());
+        let mut next = Some(State {
+            at: vec![0; search.clients.len()],
             lost: 0,
             model: Model::default(),
-        };
-        let (mut seen, mut stack) = (BTreeSet::new(), vec![start]);
+        });
         let mut furthest = (0, Vec::new());
-        while let Some(state) = stack.pop() {
-            let done: usize = state.at.iter().sum();
-            if done > furthest.0 || furthest.1.is_empty() {
-                furthest = (done, state.at.clone());
+        loop {
+            if let Some(state) = next {
+                let done: usize = state.at.iter().sum();
+                if done > furthest.0 || furthest.1.is_empty() {
+                    furthest = (done, state.at.clone());
+                }
+                if self.is_end(&search.clients, &state) {
+                    return Ok(());
+                }
+                if seen.insert(state.digest()) {
+                    self.ways_on(&search, state, &mut stack);
+                }
+                if seen.len() > STATES_MAX {
+                    let text = self.explain(&search.clients, &furthest.1);
+                    return Err(format!("{NOT_DECIDED}; {text}"));
+                }
             }
-            if self.is_end(&clients, &state) {
-                return Ok(());
-            }
-            if !seen.insert(state.clone()) {
-                continue;
-            }
-            if seen.len() > STATES_MAX {
-                return Err("the history was not decided".into());
-            }
-            stack.extend(self.next(&clients, &state));
+            let Some(way) = stack.pop() else {
+                return Err(self.explain(&search.clients, &furthest.1));
+            };
+            next = self.go(&search, &way);
         }
-        Err(self.explain(&clients, &furthest.1))
+    }
+
+    /// When the first of the operations from each one on was answered.
+    fn least(&self, ops: &[usize]) -> Vec<u64> {
+        let mut least = vec![u64::MAX; ops.len() + 1];
+        for (i, n) in ops.iter().enumerate().rev() {
+            least[i] = least[i + 1].min(self.ops[*n].to);
+        }
+        least
     }
 
     fn is_end(&self, clients: &[Vec<usize>], state: &State) -> bool {
@@ -154,37 +175,46 @@ impl History {
     }
 
     /// The likely one last: it is tried first.
-    fn next(&self, clients: &[Vec<usize>], state: &State) -> Vec<State> {
-        let heads = clients.iter().zip(&state.at).enumerate();
-        let heads: Vec<(usize, usize)> = heads
+    fn ways_on(&self, search: &Search, state: State, stack: &mut Vec<Way>) {
+        let ends = search.least.iter().zip(&state.at).map(|(least, at)| least[*at]);
+        let first = ends.min().unwrap_or(u64::MAX);
+        let heads = search.clients.iter().zip(&state.at).enumerate();
+        let mut may: Vec<(usize, usize)> = heads
             .filter_map(|(c, (ops, at))| ops.get(*at).map(|n| (c, *n)))
+            .filter(|(_, n)| self.ops[*n].from < first)
             .collect();
-        let left = clients.iter().zip(&state.at).flat_map(|(ops, at)| &ops[*at..]);
-        let first = left.map(|n| self.ops[*n].to).min().unwrap_or(u64::MAX);
-        let may = heads.into_iter().filter(|(_, n)| self.ops[*n].from < first);
-        let mut may: Vec<(usize, usize)> = may.collect();
         may.sort_by_key(|(_, n)| std::cmp::Reverse(self.ops[*n].to));
-        let mut all = Vec::new();
-        for (c, n) in may {
+        let from = Rc::new(state);
+        for (client, n) in may {
             let op = &self.ops[n];
-            let bit = 1u64.checked_shl(c as u32).unwrap_or_default();
-            if op.tail && state.at[c] + 1 < clients[c].len() {
-                let mut skipped = state.clone();
-                skipped.at[c] += 1;
-                skipped.lost |= if op.loose || reads(&op.what) { 0 } else { bit };
-                all.push(skipped);
+            let way = |skips: bool| Way {
+                from: Rc::clone(&from),
+                client,
+                skips,
+            };
+            if op.tail && from.at[client] + 1 < search.clients[client].len() {
+                stack.push(way(true));
             }
-            if state.lost & bit != 0 && !op.loose && !reads(&op.what) {
-                continue;
-            }
-            if let Some(model) = state.model.after(n, &op.what, op.said.as_ref()) {
-                let mut at = state.at.clone();
-                at[c] += 1;
-                let lost = state.lost;
-                all.push(State { at, lost, model });
+            let is_free = op.loose || reads(&op.what);
+            if is_free || from.lost & bit(client) == 0 {
+                stack.push(way(false));
             }
         }
-        all
+    }
+
+    /// None: that could not have been said.
+    fn go(&self, search: &Search, way: &Way) -> Option<State> {
+        let (from, c) = (&way.from, way.client);
+        let n = search.clients[c][from.at[c]];
+        let op = &self.ops[n];
+        let (model, lost) = match way.skips {
+            true if op.loose || reads(&op.what) => (from.model.clone(), from.lost),
+            true => (from.model.clone(), from.lost | bit(c)),
+            false => (from.model.after(n, &op.what, op.said.as_ref())?, from.lost),
+        };
+        let mut at = from.at.clone();
+        at[c] += 1;
+        Some(State { at, lost, model })
     }
 
     /// Where nothing more fitted, and what was to come there.
@@ -201,12 +231,41 @@ impl History {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Search {
+    clients: Vec<Vec<usize>>,
+    /// Of each client, [`History::least`].
+    least: Vec<Vec<u64>>,
+}
+
+/// One operation more of a client, done or not; looked at when it is taken.
+struct Way {
+    from: Rc<State>,
+    client: usize,
+    skips: bool,
+}
+
+#[derive(Hash)]
 struct State {
     at: Vec<usize>,
     /// Clients of which a change of names was not done.
     lost: u64,
     model: Model,
+}
+
+impl State {
+    /// Kept in its place.
+    fn digest(&self) -> (u64, u64) {
+        let half = |salt: u64| {
+            let mut h = DefaultHasher::new();
+            (salt, self).hash(&mut h);
+            h.finish()
+        };
+        (half(1), half(2))
+    }
+}
+
+fn bit(client: usize) -> u64 {
+    1u64.checked_shl(client as u32).unwrap_or_default()
 }
 
 /// The file that a client may change on its own.

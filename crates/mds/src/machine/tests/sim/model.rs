@@ -13,19 +13,43 @@ pub type Place = (u64, u8);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    Make { at: Place, is_dir: bool },
+    Make {
+        at: Place,
+        is_dir: bool,
+    },
     Unlink(Place),
     Rmdir(Place),
-    Rename { from: Place, to: Place },
-    Link { ino: u64, to: Place },
-    Mode { ino: u64, mode: u32 },
+    Rename {
+        from: Place,
+        to: Place,
+    },
+    Link {
+        ino: u64,
+        to: Place,
+    },
+    Mode {
+        ino: u64,
+        mode: u32,
+    },
     /// To this size.
-    Cut { ino: u64, size: u64 },
+    Cut {
+        ino: u64,
+        size: u64,
+    },
     /// Up to here.
-    Write { ino: u64, size: u64 },
+    Write {
+        ino: u64,
+        size: u64,
+    },
     /// By a client, the whole file for itself, or not at all.
-    Lock { ino: u64, by: u64 },
-    Unlock { ino: u64, by: u64 },
+    Lock {
+        ino: u64,
+        by: u64,
+    },
+    Unlock {
+        ino: u64,
+        by: u64,
+    },
     Lookup(Place),
     Stat(u64),
     List(u64),
@@ -49,7 +73,7 @@ pub enum Said {
     Error(i32),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Hash)]
 struct Inode {
     is_dir: bool,
     mode: u32,
@@ -57,7 +81,7 @@ struct Inode {
     size: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Hash)]
 pub struct Model {
     names: BTreeMap<Place, u64>,
     inodes: BTreeMap<u64, Inode>,
@@ -108,6 +132,8 @@ impl Model {
             Some(Said::Error(EAGAIN)) if matches!(what, What::Lock { .. }) => {}
             Some(Said::Error(e)) => return no.contains(e).then_some(next),
             // Who holds it goes on with it.
+            // But no lock that another has.
+            Some(_) if no.contains(&EAGAIN) => return None,
             Some(_) if !no.is_empty() && !next.is_nameless(what) => return None,
             Some(Said::Made(ino)) => {
                 if next.inodes.contains_key(ino) {
@@ -387,10 +413,17 @@ mod tests {
 
     #[test]
     fn what_nobody_was_told_of_has_the_number_under_which_it_is_seen() {
-        let make = What::Make { at: (ROOT, 1), is_dir: true };
+        let make = What::Make {
+            at: (ROOT, 1),
+            is_dir: true,
+        };
         let made = Model::default().after(3, &make, None).unwrap();
-        let seen = made.after(4, &What::Lookup((ROOT, 1)), Some(&Said::Found(70))).unwrap();
-        let below = What::Make { at: (70, 2), is_dir: false };
+        let found = Said::Found(70);
+        let seen = made.after(4, &What::Lookup((ROOT, 1)), Some(&found)).unwrap();
+        let below = What::Make {
+            at: (70, 2),
+            is_dir: false,
+        };
         assert!(seen.after(5, &below, Some(&Said::Made(71))).is_some());
         assert!(made.after(5, &below, Some(&Said::Made(71))).is_none());
     }

@@ -77,6 +77,8 @@ enum Happening {
     Act(u64),
     Renew(u64),
     Fault,
+    /// A server, and a client with it.
+    KillBoth,
     Born,
 }
 
@@ -168,6 +170,11 @@ impl Sim {
             return false;
         };
         self.now = at;
+        let look = match &what {
+            Happening::Server { life, .. } | Happening::Tick(life) => Some((Some(*life), None)),
+            Happening::Client { id, .. } => Some((None, Some(*id))),
+            _ => None,
+        };
         match what {
             Happening::Server { life, event } => self.apply(life, event),
             Happening::Client { id, conn, message, .. } => self.deliver(id, conn, &message),
@@ -180,39 +187,43 @@ impl Sim {
             Happening::Act(id) => self.act(id),
             Happening::Renew(id) => self.renew(id),
             Happening::Fault => self.fault(),
+            Happening::KillBoth if self.is_ending => {}
+            Happening::KillBoth => {
+                self.kill_both();
+                self.push(SECOND, Happening::Fault);
+            }
             Happening::Born => drop(self.born()),
         }
-        self.look_at_holdings();
+        if let Some((life, id)) = look {
+            self.look_at_holdings(life, id);
+        }
         true
     }
 
-    fn look_at_holdings(&mut self) {
-        let wrong = self.servers.iter().flat_map(|(life, m)| {
-            let of = |(ino, ic): (&u64, &crate::machine::parts::caps::InodeCaps)| {
-                ic.conflict().map(|who| format!("server {life} issues {ino:x} to both {who:?}"))
-            };
-            m.caps.iter().filter_map(of).collect::<Vec<_>>()
-        });
-        let wrong = wrong.chain(self.both_hold()).next();
+    /// Of the server and of the client to which something happened: only there more can be held than before.
+    fn look_at_holdings(&mut self, life: Option<u64>, id: Option<u64>) {
+        let issued = life.and_then(|life| self.issued_to_both(life));
+        let wrong = issued.or_else(|| id.and_then(|id| self.both_hold(id)));
         self.found = self.found.take().or(wrong);
     }
 
+    fn issued_to_both(&self, life: u64) -> Option<String> {
+        self.servers.get(&life)?.caps.iter().find_map(|(ino, ic)| {
+            let who = ic.conflict()?;
+            Some(format!("server {life} issues {ino:x} to both {who:?}"))
+        })
+    }
+
     /// By their own books. Who is fenced has nothing.
-    fn both_hold(&self) -> Option<String> {
+    fn both_hold(&self, id: u64) -> Option<String> {
         let fenced = &self.store.fenced;
-        let live: Vec<&Client> = self.clients.values().filter(|c| !fenced.contains(&c.id)).collect();
-        for a in &live {
-            for b in live.iter().filter(|b| b.id != a.id) {
-                let other = |ino: &u64| b.caps.get(ino).map_or(0, |c| c.issued);
-                let clash = |(ino, c): &(&u64, &messages::fs::CapRecord)| against(c.issued) & other(ino) != 0;
-                if let Some((ino, c)) = a.caps.iter().find(clash) {
-                    return Some(format!(
-                        "client {} holds {:x} of {ino:x}, and client {} {:x}",
-                        a.id,
-                        c.issued,
-                        b.id,
-                        other(ino)
-                    ));
+        let one = self.clients.get(&id).filter(|_| !fenced.contains(&id))?;
+        for other in self.clients.values().filter(|c| c.id != id && !fenced.contains(&c.id)) {
+            for (ino, c) in &one.caps {
+                let has = other.caps.get(ino).map_or(0, |c| c.issued);
+                if against(c.issued) & has != 0 || against(has) & c.issued != 0 {
+                    let (who, held) = (other.id, c.issued);
+                    return Some(format!("client {id} holds {held:x} of {ino:x}, and client {who} {has:x}"));
                 }
             }
         }
@@ -671,30 +682,54 @@ impl Sim {
         }
         let ids: Vec<u64> = self.clients.keys().copied().collect();
         let id = self.random.of(&ids).unwrap_or_default();
-        match self.random.below(10) {
+        match self.random.below(12) {
             0..4 => {
                 let next = 200 * MS + self.random.below(10 * SECOND);
                 self.kill_server(next);
             }
             4 if self.servers.contains_key(&self.life) => self.push(0, Happening::Begin),
-            5 => {
-                if let Some(c) = self.clients.remove(&id) {
-                    let says = self.random.one_in(2);
-                    self.gone(&c, says);
-                }
+            5 => self.kill_client(id),
+            6..8 => self.part(id),
+            8 => self.kill_both(),
+            _ => {
+                self.slow_until = self.now + 3 * SECOND;
+                // While much is not durable.
+                let soon = 300 * MS + self.random.below(1700 * MS);
+                let next = if self.random.one_in(2) { Happening::KillBoth } else { Happening::Fault };
+                return self.push(soon, next);
             }
-            6..8 => {
-                let long = self.random.one_in(4);
-                let most = if long { 150 * SECOND } else { 15 * SECOND };
-                let until = self.now + self.random.below(most);
-                self.say(|| format!("client {id} reaches nobody until {}", until / MS));
-                self.cut.insert(id, until);
-                self.excused.insert(id);
-            }
-            _ => self.slow_until = self.now + 3 * SECOND,
         }
         let after = SECOND + self.random.below(9 * SECOND);
         self.push(after, Happening::Fault);
+    }
+
+    fn kill_client(&mut self, id: u64) {
+        if let Some(c) = self.clients.remove(&id) {
+            let says = self.random.one_in(2);
+            self.gone(&c, says);
+        }
+    }
+
+    /// It reaches nobody for a while.
+    fn part(&mut self, id: u64) {
+        let long = self.random.one_in(4);
+        let most = if long { 150 * SECOND } else { 15 * SECOND };
+        let until = self.now + self.random.below(most);
+        self.say(|| format!("client {id} reaches nobody until {}", until / MS));
+        self.cut.insert(id, until);
+        self.excused.insert(id);
+    }
+
+    /// The server, and with it a client; one that would have brought back what is not durable, if there is one.
+    fn kill_both(&mut self) {
+        let early = self.clients.values().filter(|c| c.has_unsafe()).map(|c| c.id);
+        let mut ids: Vec<u64> = early.collect();
+        if ids.is_empty() {
+            ids.extend(self.clients.keys());
+        }
+        let id = self.random.of(&ids).unwrap_or_default();
+        self.kill_server(SECOND);
+        self.kill_client(id);
     }
 
     /// A client that waits for nothing asks.
