@@ -1,7 +1,7 @@
 //! The metadata server in a simulation: the machine, clients that keep their word, servers that die and are followed by others, a
 //! network that is late and parts them, pools that take their time. One seed draws all of it; time is virtual.
 //!
-//! `SKEP_MDS_SEEDS=N` runs so many seeds of each sort (60 else), from `SKEP_MDS_FIRST` on; `SKEP_MDS_SEED=N` runs that one alone,
+//! `SKEP_MDS_SEEDS=N` runs so many seeds of each sort (40 else), from `SKEP_MDS_FIRST` on; `SKEP_MDS_SEED=N` runs that one alone,
 //! and tells what happened where it fails: `SKEP_MDS_SEED=7 cargo test -p mds seeds_pass -- --nocapture`.
 //!
 //! Checked (`check`, `run`): what was answered as durable is there, and what was answered early is, where its client lives; all
@@ -74,7 +74,7 @@ fn seeds_pass_with(caching: Caching) {
         return judge(seed, caching, None, true).unwrap_or_else(|e| panic!("{e}"));
     }
     let first = number("SKEP_MDS_FIRST").unwrap_or(0);
-    let seeds = first..first + number("SKEP_MDS_SEEDS").unwrap_or(60);
+    let seeds = first..first + number("SKEP_MDS_SEEDS").unwrap_or(40);
     let wrong: Vec<String> = seeds.filter_map(|s| judge(s, caching, None, false).err()).collect();
     assert!(wrong.is_empty(), "{} seeds: {}", wrong.len(), wrong[0]);
 }
