@@ -129,7 +129,10 @@ mod tests {
     #[test]
     fn the_first_place_with_and_without_data() {
         let all = [(10, 20), (20, 30), (40, 100)];
-        assert_eq!((first(&all, 100, true), first(&all, 100, false)), (Some(10), Some(0)));
+        assert_eq!(
+            (first(&all, 100, true), first(&all, 100, false)),
+            (Some(10), Some(0))
+        );
         assert_eq!((first(&[], 100, true), first(&[], 100, false)), (None, Some(0)));
         assert_eq!(first(&[(0, 20), (20, 30), (40, 100)], 100, false), Some(30));
         assert_eq!(first(&[(0, 100)], 100, false), None);

@@ -97,7 +97,10 @@ impl Mount {
         )?;
         match is_snapped(&stat) {
             true => Ok(stat),
-            false => Err(Error::invalid(Errno::EIO, "what is asked of a snapshot is in none")),
+            false => Err(Error::invalid(
+                Errno::EIO,
+                "what is asked of a snapshot is in none",
+            )),
         }
     }
 
@@ -153,12 +156,7 @@ impl Mount {
     }
 
     /// Bytes of a file in a snapshot: nobody changes them, so no capability is needed.
-    pub async fn read_snapped(
-        &self,
-        stat: &InodeStat,
-        offset: u64,
-        length: u64,
-    ) -> crate::Result<Bytes> {
+    pub async fn read_snapped(&self, stat: &InodeStat, offset: u64, length: u64) -> crate::Result<Bytes> {
         let length = length.min(stat.size.saturating_sub(offset));
         let mut io = self.pool_of(stat, SnapContext::default());
         io.set_read_snap(Some(stat.snapid));

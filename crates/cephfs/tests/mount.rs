@@ -368,10 +368,7 @@ async fn changes_that_were_answered_come_back() {
         for round in 1..4 {
             let change = async {
                 while n < ROUND * round {
-                    let (name, to) = (
-                        Name::new(dir, format!("f{n}")),
-                        Name::new(dir, format!("g{n}")),
-                    );
+                    let (name, to) = (Name::new(dir, format!("f{n}")), Name::new(dir, format!("g{n}")));
                     let flags = open_flag::RDWR | open_flag::EXCL;
                     let (_, f) = m.create_file(ROOT, &name, 0o644, flags).await.unwrap();
                     f.write(0, pattern(n + 1)).await.unwrap();
@@ -411,7 +408,9 @@ fn range(start: u64, length: u64, kind: u8) -> FileLock {
 /// Who holds a range, who is refused, who waits and who has waited enough: also with the next server.
 async fn check_locks(m: &Mount, other: &Mount) {
     let dir = m.stat("").await.unwrap().ino;
-    let made = m.create_file(ROOT, &Name::new(dir, "l"), 0o644, open_flag::RDWR).await;
+    let made = m
+        .create_file(ROOT, &Name::new(dir, "l"), 0o644, open_flag::RDWR)
+        .await;
     let (stat, f) = made.unwrap();
     let (_, g) = other.open_ino(ROOT, stat.ino, open_flag::RDWR).await.unwrap();
     f.lock(&range(0, 10, lock::EXCL)).await.unwrap();
@@ -442,10 +441,16 @@ async fn check_locks(m: &Mount, other: &Mount) {
     assert_eq!(errno(f.seek(0, true).await), Errno::ENXIO);
     f.write(at, pattern(1 << 16)).await.unwrap();
     // By a handle that reads and writes it may be mapped.
-    assert_eq!((f.seek(0, true).await.unwrap(), f.seek(0, false).await.unwrap()), (0, at + (1 << 16)));
+    assert_eq!(
+        (f.seek(0, true).await.unwrap(), f.seek(0, false).await.unwrap()),
+        (0, at + (1 << 16))
+    );
     drop(f);
     let (_, f) = m.open_ino(ROOT, stat.ino, 0).await.unwrap();
-    assert_eq!((f.seek(0, true).await.unwrap(), f.seek(0, false).await.unwrap()), (at, 0));
+    assert_eq!(
+        (f.seek(0, true).await.unwrap(), f.seek(0, false).await.unwrap()),
+        (at, 0)
+    );
     assert_eq!(f.seek(at + 1, true).await.unwrap(), at + 1);
     assert_eq!(f.seek(at, false).await.unwrap(), at + (1 << 16));
 }

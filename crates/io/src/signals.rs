@@ -23,7 +23,9 @@ mod tests {
     use super::*;
 
     fn status(own: u64, shared: u64, blocked: u64) -> String {
-        format!("Name:\tx\nSigQ:\t0/100\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{blocked:016x}\nSigIgn:\t00\n")
+        format!(
+            "Name:\tx\nSigQ:\t0/100\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{blocked:016x}\nSigIgn:\t00\n"
+        )
     }
 
     #[test]

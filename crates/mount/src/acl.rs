@@ -148,20 +148,45 @@ mod tests {
     const ME: u32 = u32::MAX;
 
     fn acl(entries: &[(u16, u16, u32)]) -> Acl {
-        Acl(entries.iter().map(|(tag, perm, id)| Entry { tag: *tag, perm: *perm, id: *id }).collect())
+        Acl(entries
+            .iter()
+            .map(|(tag, perm, id)| Entry {
+                tag: *tag,
+                perm: *perm,
+                id: *id,
+            })
+            .collect())
     }
 
     fn named() -> Acl {
-        acl(&[(USER_OBJ, 7, ME), (USER, 6, 1000), (GROUP_OBJ, 4, ME), (MASK, 6, ME), (OTHER, 4, ME)])
+        acl(&[
+            (USER_OBJ, 7, ME),
+            (USER, 6, 1000),
+            (GROUP_OBJ, 4, ME),
+            (MASK, 6, ME),
+            (OTHER, 4, ME),
+        ])
     }
 
     #[test]
     fn lists_are_read_as_they_are_written() {
-        let (all, plain) = (named(), acl(&[(USER_OBJ, 6, ME), (GROUP_OBJ, 4, ME), (OTHER, 0, ME)]));
+        let (all, plain) = (
+            named(),
+            acl(&[(USER_OBJ, 6, ME), (GROUP_OBJ, 4, ME), (OTHER, 0, ME)]),
+        );
         assert_eq!(Acl::parse(&all.bytes()).unwrap(), all);
         assert_eq!((all.mode(), all.is_mode()), (0o764, false));
         assert_eq!((plain.mode(), plain.is_mode()), (0o640, true));
-        assert_eq!(named().with_mode(0o710), acl(&[(USER_OBJ, 7, ME), (USER, 6, 1000), (GROUP_OBJ, 4, ME), (MASK, 1, ME), (OTHER, 0, ME)]));
+        assert_eq!(
+            named().with_mode(0o710),
+            acl(&[
+                (USER_OBJ, 7, ME),
+                (USER, 6, 1000),
+                (GROUP_OBJ, 4, ME),
+                (MASK, 1, ME),
+                (OTHER, 0, ME)
+            ])
+        );
         assert_eq!(plain.with_mode(0o755).mode(), 0o755);
     }
 
@@ -170,13 +195,29 @@ mod tests {
         let good = named().bytes();
         let mut other = good.to_vec();
         other[0] = 1;
-        for bad in [&good[..3], &good[..good.len() - 1], &other, &good[..4], &good[..12]] {
+        for bad in [
+            &good[..3],
+            &good[..good.len() - 1],
+            &other,
+            &good[..4],
+            &good[..12],
+        ] {
             assert!(Acl::parse(bad).is_err());
         }
         // A named user without a mask; a tag and permissions that there are not.
         for bad in [
-            acl(&[(USER_OBJ, 7, ME), (USER, 6, 1), (GROUP_OBJ, 4, ME), (OTHER, 4, ME)]),
-            acl(&[(USER_OBJ, 7, ME), (0x40, 6, 1), (GROUP_OBJ, 4, ME), (OTHER, 4, ME)]),
+            acl(&[
+                (USER_OBJ, 7, ME),
+                (USER, 6, 1),
+                (GROUP_OBJ, 4, ME),
+                (OTHER, 4, ME),
+            ]),
+            acl(&[
+                (USER_OBJ, 7, ME),
+                (0x40, 6, 1),
+                (GROUP_OBJ, 4, ME),
+                (OTHER, 4, ME),
+            ]),
             acl(&[(USER_OBJ, 8, ME), (GROUP_OBJ, 4, ME), (OTHER, 4, ME)]),
         ] {
             assert!(Acl::parse(&bad.bytes()).is_err(), "{bad:?}");
@@ -192,7 +233,16 @@ mod tests {
         let (mode, xattrs) = fresh(&dir, 0o100_640, 0o077, false);
         assert_eq!((mode, xattrs.len()), (0o100_640, 1));
         let access = Acl::parse(&xattrs[ACCESS]).unwrap();
-        assert_eq!(access, acl(&[(USER_OBJ, 6, ME), (USER, 6, 1000), (GROUP_OBJ, 4, ME), (MASK, 4, ME), (OTHER, 0, ME)]));
+        assert_eq!(
+            access,
+            acl(&[
+                (USER_OBJ, 6, ME),
+                (USER, 6, 1000),
+                (GROUP_OBJ, 4, ME),
+                (MASK, 4, ME),
+                (OTHER, 0, ME)
+            ])
+        );
         let (mode, xattrs) = fresh(&dir, 0o777, 0, true);
         assert_eq!((mode, &xattrs[DEFAULT]), (0o764, &named().bytes()));
         assert_eq!(after_chmod(&xattrs, 0o764), None);

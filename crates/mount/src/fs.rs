@@ -606,15 +606,7 @@ impl Filesystem for Files {
     }
 
     /// The kernel knows the other ways itself.
-    fn lseek(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        fh: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
+    fn lseek(&self, _: &Request, _: INodeNo, fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         let data = match whence {
             SEEK_DATA => true,
             SEEK_HOLE => false,

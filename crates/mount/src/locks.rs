@@ -139,7 +139,10 @@ mod tests {
     #[test]
     fn ranges_are_said_with_their_last_byte_and_with_their_length() {
         let l = wished(5, 9, (10, 19), F_WRLCK).unwrap();
-        assert_eq!((l.start, l.length, l.owner, l.pid, l.kind), (10, 10, 5, 9, lock::EXCL));
+        assert_eq!(
+            (l.start, l.length, l.owner, l.pid, l.kind),
+            (10, 10, 5, 9, lock::EXCL)
+        );
         let l = FileLock { client: 3, ..l };
         assert_eq!(shown(Some(&l), 3), (10, 19, F_WRLCK, 9));
         assert_eq!(shown(Some(&l), 4), (10, 19, F_WRLCK, 0));

@@ -195,14 +195,20 @@ impl Shared {
     /// A mode was changed, and with it the list: read at the last moment, as another mount may change it; one that it has removed stays
     /// away.
     async fn chmod_list(&self, by: By, ino: u64, stat: &InodeStat) -> Answer<()> {
-        if stat.xattrs.as_ref().is_some_and(|all| !all.contains_key(acl::ACCESS)) {
+        if stat
+            .xattrs
+            .as_ref()
+            .is_some_and(|all| !all.contains_key(acl::ACCESS))
+        {
             return Ok(());
         }
         let xattrs = self.mount.xattrs_of(ino).await.map_err(errno)?;
         let Some(value) = acl::after_chmod(&xattrs, stat.mode) else {
             return Ok(());
         };
-        let done = self.mount.put_xattr(by, ino, acl::ACCESS, value, xattr_flag::REPLACE);
+        let done = self
+            .mount
+            .put_xattr(by, ino, acl::ACCESS, value, xattr_flag::REPLACE);
         match done.await {
             Err(e) if e.errno() == types::Errno::ENODATA => Ok(()),
             done => done.map_err(errno),
@@ -229,7 +235,11 @@ impl Shared {
         }
         let done = self.mount.put_xattr(by, ino, acl::ACCESS, value, flags).await;
         done.map_err(errno)?;
-        self.mount.setattr_of(by, ino, &set).await.map_err(errno).map(drop)
+        self.mount
+            .setattr_of(by, ino, &set)
+            .await
+            .map_err(errno)
+            .map(drop)
     }
 
     /// It may not be there.

@@ -93,7 +93,9 @@ impl Snaps {
     pub fn tell(&self, inode: Inode, place: Place) -> Result<u64, Errno> {
         let mut table = self.table();
         let known = table.numbers.get(&inode).copied();
-        let before = known.and_then(|n| table.entries.get(&n)).map_or(0, |e| e.place.path.len());
+        let before = known
+            .and_then(|n| table.entries.get(&n))
+            .map_or(0, |e| e.place.path.len());
         let bytes = table.bytes - before + place.path.len();
         let is_full = known.is_none() && table.entries.len() >= ENTRIES_MAX;
         if is_full || bytes > BYTES_MAX && place.path.len() > before {

@@ -616,7 +616,11 @@ mod tests {
         };
         for (of, version) in [(&plain, 1), (&rule, 2)] {
             let bytes = of.to_bytes();
-            assert_eq!(bytes[..2], [version, version], "who does not know of filters refuses it");
+            assert_eq!(
+                bytes[..2],
+                [version, version],
+                "who does not know of filters refuses it"
+            );
             assert_eq!(Notification::from_bytes(&bytes).unwrap(), *of);
         }
         let notice = |rule: &Notification| {
@@ -633,7 +637,10 @@ mod tests {
             let what = What::Removed(None, Some(&of));
             notice(rule).event("k", what, 0, 1).is_some()
         };
-        let (meta, tags) = (&[("kind", "photo"), ("x", "y")], &[("a", "1"), ("b", "2"), ("c", "3")]);
+        let (meta, tags) = (
+            &[("kind", "photo"), ("x", "y")],
+            &[("a", "1"), ("b", "2"), ("c", "3")],
+        );
         assert!(told(&rule, meta, tags), "it may have more");
         assert!(!told(&rule, &[], tags) && !told(&rule, meta, &tags[..1]));
         assert!(!told(&rule, &[("kind", "Photo")], tags) && !told(&rule, tags, meta));

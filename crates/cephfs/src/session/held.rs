@@ -7,7 +7,9 @@
 use super::{Session, State};
 use bytes::Bytes;
 use client::{Error, SnapContext};
-use messages::fs::{CapItem, CapRecord, CapStat, FileLock, InodeStat, MClientCapRelease, MClientCaps, cap, cap_op};
+use messages::fs::{
+    CapItem, CapRecord, CapStat, FileLock, InodeStat, MClientCapRelease, MClientCaps, cap, cap_op,
+};
 use messages::mon::Body;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -408,7 +410,9 @@ impl Session {
         if let Some(h) = self.held.remove(&ino) {
             // What its closing did not give back.
             let owners: BTreeMap<u64, &FileLock> = h.locks.iter().map(|l| (l.owner, l)).collect();
-            owners.into_values().for_each(|l| self.unlock(ino, &super::ranges::whole(l)));
+            owners
+                .into_values()
+                .for_each(|l| self.unlock(ino, &super::ranges::whole(l)));
             let o = h.open.borrow();
             self.releases.push(CapItem {
                 ino,

@@ -61,9 +61,8 @@ impl Session {
 
     /// The owner has asked for more since, so he is there, and gives back all he has when he closes the file.
     fn asks_again(&self, tid: u64, ino: u64, owner: u64) -> bool {
-        let of_owner = |m: &MClientRequest| {
-            is_lock(m) && m.path.ino == ino && lock_of(&m.args).owner == owner
-        };
+        let of_owner =
+            |m: &MClientRequest| is_lock(m) && m.path.ino == ino && lock_of(&m.args).owner == owner;
         self.pending.range(tid + 1..).any(|(_, p)| of_owner(&p.request))
     }
 

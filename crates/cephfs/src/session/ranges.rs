@@ -137,10 +137,17 @@ mod tests {
         put(&mut all, l(2, 0, 0, lock::SHARED));
         put(&mut all, l(1, 0, 40, lock::SHARED));
         put(&mut all, l(1, 100, 0, lock::EXCL));
-        let want = [(1, 0, 40, lock::SHARED), (1, 60, 0, lock::EXCL), (2, 0, 0, lock::SHARED)];
+        let want = [
+            (1, 0, 40, lock::SHARED),
+            (1, 60, 0, lock::EXCL),
+            (2, 0, 0, lock::SHARED),
+        ];
         assert_eq!(said(&all), want);
         put(&mut all, l(1, 30, 40, lock::SHARED));
-        assert_eq!(said(&all)[..2], [(1, 0, 70, lock::SHARED), (1, 70, 0, lock::EXCL)]);
+        assert_eq!(
+            said(&all)[..2],
+            [(1, 0, 70, lock::SHARED), (1, 70, 0, lock::EXCL)]
+        );
         put(&mut all, l(1, 0, 0, lock::UNLOCK));
         put(&mut all, l(2, 5, 0, lock::UNLOCK));
         assert_eq!(said(&all), [(2, 0, 5, lock::SHARED)]);
@@ -165,6 +172,12 @@ mod tests {
         };
         assert_eq!(lock_of(&m.args), want);
         assert!(is_patient(&m) && m.args.u8_at(0) == lock::FCNTL);
-        assert!(!is_patient(&request_of(op::SETFILELOCK, lock::FCNTL, 5, &asked, false)));
+        assert!(!is_patient(&request_of(
+            op::SETFILELOCK,
+            lock::FCNTL,
+            5,
+            &asked,
+            false
+        )));
     }
 }

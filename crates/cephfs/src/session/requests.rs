@@ -115,7 +115,11 @@ impl Session {
     /// is given back when the server is there: who had it may be dead.
     fn give_up(&mut self, tid: u64) {
         let left = self.pending.values().filter(|p| p.until == Duration::MAX).count();
-        let Some(p) = self.pending.get_mut(&tid).filter(|p| goes_on(p) && left < LATE_MAX) else {
+        let Some(p) = self
+            .pending
+            .get_mut(&tid)
+            .filter(|p| goes_on(p) && left < LATE_MAX)
+        else {
             return self.finish(tid, Err(Error::TimedOut));
         };
         p.until = Duration::MAX;

@@ -287,6 +287,10 @@ impl Machine {
             };
             let op = if revoked != 0 {
                 cap.pending &= !revoked;
+                #[cfg(test)]
+                if self.early.is(super::parts::early::Broken::Generous) {
+                    cap.issued &= !revoked;
+                }
                 cap.revoked_at.get_or_insert(self.now.monotonic);
                 if self.replays.held.has(client, ino) {
                     self.replays.asked_back.push_back((client, ino));

@@ -287,11 +287,7 @@ impl<P: Pool> Entrance<P> {
     }
 
     /// The library's answer, or what is to be said in its place.
-    async fn called(
-        &self,
-        mut request: Request,
-        came: &Arc<AtomicU64>,
-    ) -> Result<HttpResponse, HttpError> {
+    async fn called(&self, mut request: Request, came: &Arc<AtomicU64>) -> Result<HttpResponse, HttpError> {
         let aside = Aside::of(&mut request);
         let answer = self.service.call(self.taken(request, came)).await?;
         match aside {

@@ -231,7 +231,11 @@ impl<P: Pool> Front<P> {
         let subusers = accounts.subusers(user).await.map_err(of_store)?.len();
         // An error where there is no such user.
         let roles = accounts.roles_of(user).await.map_err(of_store)?.len();
-        for (many, what) in [(keys, "access keys"), (subusers, "subusers of Swift"), (roles, "roles")] {
+        for (many, what) in [
+            (keys, "access keys"),
+            (subusers, "subusers of Swift"),
+            (roles, "roles"),
+        ] {
             if many > 0 {
                 let why = format!("the user has {what}, which have to be removed first");
                 return Err(refuse("DeleteConflict", why));

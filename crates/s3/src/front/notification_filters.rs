@@ -355,7 +355,9 @@ impl<P: Pool> Front<P> {
 
     async fn set_filtered(&self, req: &S3Request<()>, bucket: &str, text: &[u8]) -> S3Result<()> {
         if text.len() > TEXT_MAX {
-            return Err(invalid(format!("notifications have at most {TEXT_MAX} bytes of text")));
+            return Err(invalid(format!(
+                "notifications have at most {TEXT_MAX} bytes of text"
+            )));
         }
         self.set_given(req, bucket, given(text)?).await
     }
@@ -411,7 +413,12 @@ mod tests {
 
     #[test]
     fn filters_are_read_in_their_places() {
-        let first = [KEY, &rule(META, "X-Amz-Meta-Kind", "a &amp; &#98;"), &rule(TAGS, "T", "1")].concat();
+        let first = [
+            KEY,
+            &rule(META, "X-Amz-Meta-Kind", "a &amp; &#98;"),
+            &rule(TAGS, "T", "1"),
+        ]
+        .concat();
         let topics = [topic(&first), topic(KEY), topic(&rule(META, "other", ""))].concat();
         let filters = read(&topics).unwrap();
         assert_eq!(filters[0].meta, map(&[("kind", "a & b")]));
@@ -443,7 +450,9 @@ mod tests {
         }
         // Elsewhere they are nothing.
         let tags = rule(TAGS, "a", "1");
-        let astray = format!("<NotificationConfiguration><TopicConfiguration>{tags}</TopicConfiguration></NotificationConfiguration>");
+        let astray = format!(
+            "<NotificationConfiguration><TopicConfiguration>{tags}</TopicConfiguration></NotificationConfiguration>"
+        );
         let (rest, filters) = split(astray.as_bytes()).unwrap();
         assert!(parsed(&rest).is_none() && filters == [Filters::default()]);
     }
@@ -482,7 +491,7 @@ mod tests {
             tags: BTreeMap::new(),
             ..of.clone()
         };
-        assert_eq!(with_filters("o", &[plain.clone()]), None, "the library writes it");
+        assert_eq!(with_filters("o", std::slice::from_ref(&plain)), None, "the library writes it");
         let Document(text) = with_filters("o", &[of.clone(), plain]).unwrap();
         check(&text).unwrap();
         let (rest, filters) = split(&text).unwrap();
@@ -502,6 +511,10 @@ mod tests {
         };
         assert!(of("PUT", "/b?notification", "UNSIGNED-PAYLOAD"));
         assert!(!of("GET", "/b?notification", "x") && !of("PUT", "/b?acl", "x"));
-        assert!(!of("PUT", "/b?notification", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"));
+        assert!(!of(
+            "PUT",
+            "/b?notification",
+            "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
+        ));
     }
 }

@@ -38,11 +38,7 @@ pub(super) fn token(query: &str, headers: &HeaderMap) -> S3Result<Option<String>
 
 impl<P: Pool> Front<P> {
     /// A session, by its key, whose signature was good, and its token.
-    pub(super) async fn of_token(
-        &self,
-        (sealing, access): (&Key, &str),
-        token: &str,
-    ) -> S3Result<Identity> {
+    pub(super) async fn of_token(&self, (sealing, access): (&Key, &str), token: &str) -> S3Result<Identity> {
         let claim = match session::open(sealing, access, token, self.clock.now_ms())? {
             Opened::Good(claim) => claim,
             Opened::Bad => return Err(bad("the token is none of this key's")),
@@ -70,7 +66,9 @@ impl<P: Pool> Front<P> {
         let key = self.accounts.key(&claim.name).await?;
         match key.is_some_and(|key| key.active && key.user == claim.owner) {
             true => Ok(Identity::of(claim.owner)),
-            false => Err(bad("the key that the session was made with is no more, or not active")),
+            false => Err(bad(
+                "the key that the session was made with is no more, or not active",
+            )),
         }
     }
 }

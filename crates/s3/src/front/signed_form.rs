@@ -22,7 +22,8 @@ use std::pin::Pin;
 const FORM: &str = "application/x-www-form-urlencoded";
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const BODY_MAX: usize = 64 << 10;
-pub(super) const NO_SESSIONS: &str = "a session of a role asks for objects and buckets alone: it makes no topics and no roles, and takes none";
+pub(super) const NO_SESSIONS: &str =
+    "a session of a role asks for objects and buckets alone: it makes no topics and no roles, and takes none";
 /// Seconds that clocks may differ.
 const SKEW: u64 = 15 * 60;
 

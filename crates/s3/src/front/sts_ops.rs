@@ -371,7 +371,11 @@ mod tests {
         assert_eq!((for_seconds(899), for_seconds(129_601)), (wrong(), wrong()));
         for more in ["SerialNumber=x", "TokenCode=1", "Policy={}"] {
             assert_eq!(form(&format!("Action=GetSessionToken&{more}")), wrong(), "{more}");
-            assert_eq!(form(&format!("Action=GetCallerIdentity&{more}")), wrong(), "{more}");
+            assert_eq!(
+                form(&format!("Action=GetCallerIdentity&{more}")),
+                wrong(),
+                "{more}"
+            );
         }
         let user = caller("u<", None);
         assert_eq!(

@@ -84,7 +84,10 @@ mod tests {
             let Joined::Asks(asking) = flights.join([1; 32]) else {
                 panic!("nobody asked before")
             };
-            assert!(matches!(flights.join([2; 32]), Joined::Asks(_)), "another question");
+            assert!(
+                matches!(flights.join([2; 32]), Joined::Asks(_)),
+                "another question"
+            );
             let Joined::Waits(waits) = flights.join([1; 32]) else {
                 panic!("it is under way")
             };

@@ -565,7 +565,9 @@ fn what_becomes_of_events_is_counted() {
         let (bucket, topic, told) = (gate.make("b").await, gate.topic().await, Told::default());
         let put = async |key: &str| {
             let put = gate.telling(key, How::Put);
-            put.put(&bucket, key, &data_of(1), &Terms::default()).await.unwrap();
+            put.put(&bucket, key, &data_of(1), &Terms::default())
+                .await
+                .unwrap();
         };
         for key in ["bad", "good", "good2"] {
             put(key).await;
@@ -633,7 +635,12 @@ fn a_check_looks_at_queues() {
         assert!(lost.contains("topic t of u: 1 events of"), "{lost}");
         let put = |value: Bytes| {
             let mut world = pool.lock();
-            world.objects.get_mut(&queue).unwrap().omap.insert(row.clone(), value);
+            world
+                .objects
+                .get_mut(&queue)
+                .unwrap()
+                .omap
+                .insert(row.clone(), value);
         };
         put(Bytes::from_static(b"?"));
         let unread = told(&gate.report().await);

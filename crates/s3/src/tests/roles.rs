@@ -359,7 +359,10 @@ fn keys_are_set_aside_and_taken_again() {
         let missing = Err(Error::NoSuchAccessKey);
         assert_eq!(accounts.set_key_active("bob", &key.access, false).await, missing);
         assert_eq!(accounts.remove_key_of("bob", &key.access).await, missing);
-        accounts.set_key_active("alice", &key.access, false).await.unwrap();
+        accounts
+            .set_key_active("alice", &key.access, false)
+            .await
+            .unwrap();
         // Who does not know of it refuses the key.
         assert_eq!(version(&pool), 2);
         let aside = accounts.key(&key.access).await.unwrap().unwrap();
@@ -367,7 +370,10 @@ fn keys_are_set_aside_and_taken_again() {
         accounts.set_key_active("alice", &key.access, true).await.unwrap();
         assert_eq!(accounts.key(&key.access).await.unwrap(), Some(key.clone()));
         // One that is set aside goes with its user, and on its own.
-        accounts.set_key_active("alice", &key.access, false).await.unwrap();
+        accounts
+            .set_key_active("alice", &key.access, false)
+            .await
+            .unwrap();
         accounts.remove_key_of("alice", &key.access).await.unwrap();
         assert!(accounts.keys("alice").await.unwrap().is_empty());
     })

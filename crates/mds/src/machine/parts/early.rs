@@ -60,6 +60,10 @@ pub enum Broken {
     Deaf,
     /// What others cache is changed without asking it back.
     Rash,
+    /// What is asked back counts as given back at once, and is given to the next.
+    Generous,
+    /// What a client may have changed on its own before a restart is not held by it any more.
+    Forgetful,
 }
 
 impl Early {

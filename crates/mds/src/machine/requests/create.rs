@@ -2,7 +2,7 @@
 
 use super::paths::Named;
 use super::{Answer, READ, Request, WRITE, default_layout, done_before};
-use crate::machine::{Machine, Result, Tx};
+use crate::machine::{Machine, Result, Stop, Tx};
 use crate::row::{Dentry, Inode, Key, Row, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Sums};
 use bytes::Bytes;
 use denc::Decode;
@@ -234,7 +234,11 @@ impl Machine {
     pub(crate) fn open_again(&mut self, r: &mut Request, made: u64) -> Result<Answer> {
         let flags = r.m.args.u32_at(0) & !(open_flag::TRUNC | open_flag::EXCL | open_flag::CREAT);
         let named = match r.m.op {
-            op::CREATE => Some(self.named_live(&r.m.path.clone())?),
+            op::CREATE => match self.named_live(&r.m.path.clone()) {
+                // Its directory is gone: what it made is gone as well, or has another name.
+                Err(Stop::Error(Errno::ENOENT | Errno::ESTALE)) if made > 0 => None,
+                named => Some(named?),
+            },
             _ => None,
         };
         let by_name = named.as_ref().and_then(|n| n.dentry).map(|d| d.ino);

@@ -38,7 +38,6 @@ impl Machine {
         };
         self.check_access(r, &m.from.dir.inode, Some(&m.from.name), WRITE)?;
         self.check_access(r, &m.to.dir.inode, Some(&m.to.name), WRITE)?;
-        self.check_move(&m)?;
         if m.replaced.as_ref().is_some_and(|i| i.ino == m.moved.ino) {
             // Two names of one inode: nothing happens. A client takes the old one for gone, as long as it trusts its directory.
             for dir in [m.from.dir.inode.ino, m.to.dir.inode.ino] {
@@ -46,6 +45,7 @@ impl Machine {
             }
             return self.named_answer(r, m.to.dir.inode.ino, &m.to.name, Some(m.moved.ino));
         }
+        self.check_move(&m)?;
         self.realms_of(&m.moved)?;
         self.realms_of(&m.to.dir.inode)?;
         self.give_back(r, &m)?;

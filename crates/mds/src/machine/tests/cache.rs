@@ -4,7 +4,7 @@
 use super::world::World;
 use crate::machine::Machine;
 use crate::membership::MdsState;
-use crate::row::{Inode, Key, NOSNAP, Row};
+use crate::row::{Inode, Key, NOSNAP, Row, S_IFMT};
 use bytes::Bytes;
 use messages::fs::{
     CapRecord, InodeStat, MClientCaps, MClientReply, MClientRequest, Xattrs, cap, op, readdir_flag,
@@ -124,6 +124,26 @@ impl Cache {
             if flags & readdir_flag::FRAG_COMPLETE != 0 {
                 self.complete.insert(dir);
             }
+        }
+    }
+
+    /// What it was told of the name; the inner None: that there is none.
+    pub fn name(&self, dir: u64, name: &str) -> Option<Option<u64>> {
+        let known = self.names.get(&(dir, Bytes::copy_from_slice(name.as_bytes())));
+        let absent = self.complete.contains(&dir).then_some(None);
+        known.copied().or(absent)
+    }
+
+    /// Mode, links and size as they were last told.
+    pub fn attributes(&self, ino: u64) -> Option<(u32, u32, u64)> {
+        self.seen.get(&ino).map(|s| (s.auth.0, s.links, s.file.0))
+    }
+
+    /// What it changed itself, and has not told.
+    pub fn changed(&mut self, ino: u64, size: u64, mode: Option<u32>) {
+        if let Some(seen) = self.seen.get_mut(&ino) {
+            seen.file.0 = seen.file.0.max(size);
+            seen.auth.0 = mode.map_or(seen.auth.0, |m| seen.auth.0 & S_IFMT | m);
         }
     }
 

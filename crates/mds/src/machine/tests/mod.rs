@@ -8,6 +8,7 @@ mod early;
 mod lost;
 mod replays;
 mod room;
+mod sim;
 mod snaps;
 mod traces;
 mod world;
@@ -583,6 +584,42 @@ fn who_asks_again_gets_nothing_that_its_key_does_not_allow() {
     // To cut is to write.
     let reply = w.call(4, op::OPEN, (own, ""), (0, ""), Args::words(&[open_flag::TRUNC]));
     assert_eq!(reply.result, -13);
+}
+
+/// Its answer was lost; when it is asked again, another has removed the file and its directory, or has moved the file.
+#[test]
+fn what_was_made_where_no_directory_is_any_more_was_made() {
+    for moved in [false, true] {
+        let mut w = world();
+        let d = w.mkdir(2, 1, "d");
+        let f = w.make(1, d, "f");
+        let again = w.clients[&1].last.clone().unwrap();
+        let gone = match moved {
+            true => w.call(2, op::RENAME, (1, "g"), (d, "f"), Args::default()),
+            false => w.call(2, op::UNLINK, (d, "f"), (0, ""), Args::default()),
+        };
+        assert_eq!(gone.result, 0);
+        assert_eq!(w.call(2, op::RMDIR, (1, "d"), (0, ""), Args::default()).result, 0);
+        let tid = again.tid;
+        w.clients.get_mut(&1).unwrap().replies.remove(&tid);
+        w.say(1, again);
+        w.settle();
+        let reply = w.reply(1, tid).unwrap();
+        assert_eq!(reply.result, 0, "moved: {moved}");
+        let shown = reply.trace.target.as_ref().map(|t| t.ino);
+        assert_eq!(shown, moved.then_some(f));
+    }
+}
+
+/// As rename(2) has it: two names of one inode stay, and a directory need not be empty for that.
+#[test]
+fn a_directory_is_renamed_to_its_own_name() {
+    let mut w = world();
+    let d = w.mkdir(1, 1, "d");
+    let f = w.make(1, d, "f");
+    let reply = w.call(1, op::RENAME, (1, "d"), (1, "d"), Args::default());
+    assert_eq!(reply.result, 0);
+    assert_eq!((w.lookup(2, 1, "d"), w.lookup(2, d, "f")), (Some(d), Some(f)));
 }
 
 #[test]
