@@ -3,13 +3,16 @@
 use super::Refused;
 use super::cache::Name;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
+
+/// Who waits for one answer: so whoever asks the same all the time leaves room for others.
+pub const OF_ONE_MAX: usize = 128;
 
 /// What came of a question; None: it is under way.
 type Outcome<T> = Option<Result<T, Refused>>;
 
-pub struct Flights<T>(Mutex<BTreeMap<Name, watch::Receiver<Outcome<T>>>>);
+pub struct Flights<T>(Mutex<BTreeMap<Name, Following<T>>>);
 
 impl<T> Default for Flights<T> {
     fn default() -> Self {
@@ -23,20 +26,27 @@ pub enum Joined<'a, T: Clone> {
     Asks(Asking<'a, T>),
     /// Another does.
     Waits(Following<T>),
+    /// Another does, and too many wait for it.
+    Full,
 }
 
 impl<T: Clone> Flights<T> {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Name, watch::Receiver<Outcome<T>>>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Name, Following<T>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn join(&self, name: Name) -> Joined<'_, T> {
         let mut all = self.all();
         if let Some(under_way) = all.get(&name) {
-            return Joined::Waits(Following(under_way.clone()));
+            // One of them is kept here.
+            return match Arc::strong_count(&under_way.counted) > OF_ONE_MAX {
+                true => Joined::Full,
+                false => Joined::Waits(under_way.clone()),
+            };
         }
         let (tell, hear) = watch::channel(None);
-        all.insert(name, hear);
+        let counted = Arc::default();
+        all.insert(name, Following { hear, counted });
         Joined::Asks(Asking { of: self, name, tell })
     }
 }
@@ -62,12 +72,17 @@ impl<T: Clone> Drop for Asking<'_, T> {
 }
 
 /// Who waits.
-pub struct Following<T>(watch::Receiver<Outcome<T>>);
+#[derive(Clone)]
+pub struct Following<T> {
+    hear: watch::Receiver<Outcome<T>>,
+    /// As many as there are.
+    counted: Arc<()>,
+}
 
 impl<T: Clone> Following<T> {
     /// None: who asked has gone before there was an answer.
     pub async fn heard(mut self) -> Option<Result<T, Refused>> {
-        let said = self.0.wait_for(Option::is_some).await.ok()?;
+        let said = self.hear.wait_for(Option::is_some).await.ok()?;
         said.clone()
     }
 }
@@ -103,6 +118,16 @@ mod tests {
             drop(asking);
             assert_eq!(waits.heard().await, None);
             assert!(flights.all().is_empty());
+            // Who asks the same too often waits for nothing, and others do.
+            let Joined::Asks(_asking) = flights.join([1; 32]) else {
+                panic!("nobody asks")
+            };
+            let mut waits: Vec<_> = (0..OF_ONE_MAX).map(|_| flights.join([1; 32])).collect();
+            assert!(waits.iter().all(|w| matches!(w, Joined::Waits(_))));
+            assert!(matches!(flights.join([1; 32]), Joined::Full));
+            assert!(matches!(flights.join([2; 32]), Joined::Asks(_)));
+            waits.pop();
+            assert!(matches!(flights.join([1; 32]), Joined::Waits(_)));
         };
         task::block_on(all).unwrap();
     }

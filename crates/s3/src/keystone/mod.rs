@@ -10,7 +10,7 @@
 //!
 //! About one token or key one question is under way at a time (`flights`); who wants to know the same waits for its answer.
 //!
-//! Bounds: [`AT_ONCE`] questions at once about what is new and as many about what was heard before, so that neither keeps the other waiting; [`WAITING_MAX`] others wait for [`ROOM_WITHIN`]; [`FOLLOWING_MAX`] wait for others' answers, for [`FOLLOWED_WITHIN`]; an answer as `net::fetch` has it; `cache_entries` of good tokens and keys each, [`REFUSED_MAX`] of others.
+//! Bounds: [`AT_ONCE`] questions at once about what is new and as many about what was heard before, so that neither keeps the other waiting; [`WAITING_MAX`] others wait for [`ROOM_WITHIN`]; [`FOLLOWING_MAX`] wait for others' answers, [`flights::OF_ONE_MAX`] for one of them, for [`FOLLOWED_WITHIN`] in all; an answer as `net::fetch` has it; `cache_entries` of good tokens and keys each, [`REFUSED_MAX`] of others.
 
 mod cache;
 mod flights;
@@ -349,6 +349,7 @@ impl Keystone {
         name: Name,
         ask: impl Future<Output = Result<(T, u64), Refused>>,
     ) -> Result<T, Refused> {
+        let until = self.0.clock.monotonic() + FOLLOWED_WITHIN;
         for _ in 0..ASKERS_MAX {
             let known = lock(&of.cache).get(&name, self.now());
             let old = match known {
@@ -367,11 +368,13 @@ impl Keystone {
                     return outcome;
                 }
                 Joined::Waits(follows) => follows,
+                Joined::Full => break,
             };
             let Some(_one) = Waiting::one_more(&self.0.following, FOLLOWING_MAX) else {
                 break;
             };
-            match task::timeout(FOLLOWED_WITHIN, follows.heard()).await {
+            let left = until.saturating_sub(self.0.clock.monotonic());
+            match task::timeout(left, follows.heard()).await {
                 Ok(Some(outcome)) => return outcome,
                 // Who asked has gone: one of those who waited asks.
                 Ok(None) => {}

@@ -25,6 +25,7 @@ struct Played {
     cuts: AtomicBool,
     /// The gateway's tokens that were given out are good for nothing.
     forgets: AtomicBool,
+    asked: AtomicUsize,
     logins: AtomicUsize,
     checks: AtomicUsize,
     reads: AtomicUsize,
@@ -125,6 +126,7 @@ impl Played {
 #[async_trait::async_trait]
 impl Peer for Arc<Played> {
     async fn ask(&self, request: Request) -> Result<Answer, Failed> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let now = self.at_once.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_at_once.fetch_max(now, Ordering::Relaxed);
         for _ in 0..20 {
@@ -528,10 +530,13 @@ fn who_wants_to_know_the_same_waits_for_one_answer() {
         assert_eq!(stage.counts(), (1, 4, 1));
         assert_eq!(stage.keystone.0.following.load(Ordering::Relaxed), 0);
         // One answer that does not come is none for all of them, asked for once.
+        let asked = || stage.played.asked.load(Ordering::Relaxed);
+        let before = asked();
         stage.played.away.store(true, Ordering::Relaxed);
         for asked in ask("good2") {
             assert!(matches!(asked.await.unwrap(), Err(Refused::Away(_))));
         }
+        assert_eq!(asked() - before, 1);
     });
 }
 
