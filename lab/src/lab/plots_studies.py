@@ -186,10 +186,11 @@ def _layouts(view: View) -> list[Figure | None]:
         for op in values_of(part, "op"):
             of_op = only(part, {"op": op})
             series = [f for f in ("bs", "threads") if len(values_of(of_op, f)) > 1] or ["bs"]
-            made.append(over(of_op, "bandwidth", x, (other, "delay"), f"layouts-{x.replace('_', '-')}-{op}", f"Bandwidth over the {name}, {op}.", series=series))
+            made.append(over(of_op, "bandwidth", x, (other, "delay", "hosts"), f"layouts-{x.replace('_', '-')}-{op}", f"Bandwidth over the {name}, {op}.", series=series))
     for x, others, caption in (
-        ("threads", ("op", "bs", "stripe_unit", "stripe_count", "delay"), "Bandwidth over the threads that share one file"),
-        ("delay", ("op", "bs", "stripe_unit", "stripe_count", "threads"), "Bandwidth over the delay between client and servers, of a round trip"),
+        ("threads", ("op", "bs", "stripe_unit", "stripe_count", "delay", "hosts"), "Bandwidth over the threads that share one file"),
+        ("delay", ("op", "bs", "stripe_unit", "stripe_count", "threads", "hosts"), "Bandwidth over the delay between client and servers, of a round trip"),
+        ("hosts", ("op", "bs", "stripe_unit", "stripe_count", "threads", "delay"), "Bandwidth of all client hosts together, each with a file of its own, over their number"),
     ):
         told = " Dotted: what the study prints, of its own machines and settings." if x == "threads" and published_of(view) else ""
         made.append(over(along(view, x), "bandwidth", x, others, f"layouts-{x}", f"{caption}.{told}", log_x=x == "threads"))

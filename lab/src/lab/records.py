@@ -289,7 +289,7 @@ _STUDIES = [
         "Borges et al. 2017: CephFS for physics",
         ("bandwidth",),
         "stripe_unit",
-        ("op", "bs", "threads", "stripe_count", "delay"),
+        ("op", "bs", "threads", "stripe_count", "delay", "hosts"),
         "bandwidth grows until the stripe unit reaches the block size; the stripe count has no effect",
     ),
     StudyInfo(

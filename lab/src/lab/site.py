@@ -16,6 +16,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 from lab import ledger
 from lab.config import Config
@@ -27,6 +28,7 @@ from lab.site_start import GlusterVolumes, SkepCluster
 
 PUT_AWAY_LIMIT_S = 60.0
 CLOCK_TRIES = 5
+DELAYED = ("matrix", "layouts")  # studies that have the delay as a factor
 CLOCK_APART_S = 0.5  # from here on the report says that hosts' logs do not line up
 # $1: names of programs, blank between them; $2: the run's mark; $3: the role of its services. Their pids.
 PIDS = 'for n in $1; do pgrep -x "$n"; done; grep -lzsxF "LAB_MARK=$2" /proc/[0-9]*/environ | while IFS=/ read -r _ _ p _; do grep -qzxF "LAB_ROLE=$3" "/proc/$p/environ" && echo "$p"; done'
@@ -88,6 +90,11 @@ class Clock:
     error: float
 
 
+def with_delays(file: SiteFile, grids: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A delay of the site's file is a factor where a grid has none of its own."""
+    return [{"delay": list(file.delays), **grid} for grid in grids] if file.delays else grids
+
+
 @dataclass(frozen=True)
 class Planned:
     """A site that nobody has connected to, for estimates."""
@@ -96,6 +103,9 @@ class Planned:
     no_delay: str = ""
     skep: None = None
     gluster: None = None
+
+    def with_delays(self, grids: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return with_delays(self.file, grids)
 
 
 @dataclass
@@ -106,6 +116,7 @@ class Site:
     scratch: SiteScratch
     config: Config
     kinds: tuple[str, ...] = ()  # of the back ends that are measured: only their clusters are started
+    studies: tuple[str, ...] = ("matrix",)  # that are measured
     hosts: dict[str, Host] = field(default_factory=dict)
     anchors: dict[str, Session] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
@@ -154,7 +165,11 @@ class Site:
     @property
     def delays(self) -> set[int]:
         """All that the run wants, ms."""
-        return {*self.file.delays, *(d for grid in self.config.matrix.grid for d in grid.get("delay", []))}
+        grids = [grid for study in DELAYED if study in self.studies for grid in self.with_delays(getattr(self.config, study).grid)]
+        return {d for grid in grids for d in grid.get("delay", [])}
+
+    def with_delays(self, grids: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return with_delays(self.file, grids)
 
     def _cannot_delay(self, client: SiteHost) -> str:
         return self.hosts[client.at.name].run(["sh", "-c", CAN_DELAY], check=False).out.strip()
@@ -318,4 +333,4 @@ def clock(host: Host) -> Clock:
     return best
 
 
-__all__ = ["Clock", "Planned", "Site", "SiteScratch", "clock"]
+__all__ = ["DELAYED", "Clock", "Planned", "Site", "SiteScratch", "clock"]

@@ -64,6 +64,7 @@ class Accounting:
 class Study(ABC):
     name = ""
     needs = "disks"  # of Backend.serves
+    over_site = False  # whether its load can run on a site's clients
 
     def __init__(self, context: Context, guests: GuestMaker) -> None:
         self.context, self.guests = context, guests
