@@ -201,10 +201,12 @@ def _served(view: View) -> list[Figure | None]:
     """Objects over their size, files over the number of clients: rates, latency by percentiles, and the servers' processor time, a panel for each
     operation."""
     x = view.info.x
-    others = tuple(f for f in ("op", "object", "files", "clients", "flushed") if f != x)
+    others = tuple(f for f in ("op", "object", "files", "clients", "flushed", "hosts") if f != x)
     made = [over(view, metric, x, others, f"{view.info.name}-{name}", f"{caption}: medians, whiskers their intervals.", log_x=x == "clients")
             for metric, name, caption in (("iops", "rate", "Operations per second"), ("bandwidth", "bandwidth", "Bandwidth"), ("latency_p50", "latency-p50", "Median latency"),
                                           ("latency_p99", "latency-p99", "99th percentile of latency"), ("server_cpu_per_op", "processor", "Processor time of the servers per operation"))]  # fmt: skip
+    around = tuple(f for f in ("op", "object", "files", "clients", "flushed"))
+    made.append(over(along(view, "hosts"), "iops", "hosts", around, f"{view.info.name}-hosts", "Operations per second of all client hosts together, over their number."))
     return made if any(made) else [dots(view)]
 
 

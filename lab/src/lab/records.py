@@ -298,7 +298,7 @@ _STUDIES = [
         "asked by operators of CephFS (Borges et al. complain of its metadata server); no figures published in the five studies",
         ("iops", "latency_p50", "latency_p99", "server_cpu_per_op"),
         "clients",
-        ("op", "files", "flushed"),
+        ("op", "files", "flushed", "hosts"),
         "",
     ),
     StudyInfo(
