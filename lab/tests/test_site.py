@@ -293,7 +293,7 @@ def test_a_bad_site_file_is_refused_with_line_and_key(tmp_path, old, new, said):
 @pytest.mark.parametrize(
     "args, said",
     [
-        (["boot", "--backends", "mount:1"], "--site measures matrix so far, not boot"),
+        (["boot", "--backends", "mount:1"], "--site measures matrix, layouts, metadata, failure so far, not boot"),
         (["matrix", "--backends", "nfs:1"], "--site measures ceph, skep, gluster, mount, not nfs"),
         (["matrix", "--backends", "gluster:1"], "does not say where gluster is: a table [gluster] with volume, or hosts"),
         (["matrix", "--backends", "ceph:3"], "does not say where ceph is: a table [ceph] with conf"),

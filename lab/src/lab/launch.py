@@ -22,6 +22,7 @@ from lab.live import View
 from lab.process import ToolError
 from lab.records import Run, RunWriter, load_run
 from lab.runner import Options, Runner, Stopped, now
+from lab.site import DELAYED
 from lab.site_file import BACKENDS, SiteFile
 from lab.site_file import read as read_site
 from lab.studies import KINDS
@@ -118,7 +119,7 @@ def fresh(request: Request) -> tuple[Path, Config, Options, None]:
     return directory, config, Options(studies, backends, request.locks, request.stop_after), None
 
 
-SITE_STUDIES, SITE_BACKENDS = ("matrix",), BACKENDS
+SITE_STUDIES, SITE_BACKENDS = tuple(name for name, study in KINDS.items() if study.over_site), BACKENDS
 
 
 def take_site(config: Config, site: SiteFile) -> None:
@@ -134,14 +135,14 @@ def check_site(config: Config, site: SiteFile, studies: list[str], backends: lis
     """Before anything starts: what cannot be measured over ssh is refused."""
     if wrong := [s for s in studies if s not in SITE_STUDIES]:
         raise UserError(f"--site measures {', '.join(SITE_STUDIES)} so far, not {', '.join(wrong)}: their guests and clients run on this machine")
-    for name in backends or config.matrix.backends or config.run.backends:
+    for name in dict.fromkeys(b for s in studies for b in backends or getattr(config, s).backends or config.run.backends):
         kind = name.partition(":")[0]
         if kind not in SITE_BACKENDS:
             raise UserError(f"--site measures {', '.join(SITE_BACKENDS)}, not {kind}: the lab starts that on this machine")
         if kind not in site.kinds:
             what = {"mount": "path", "ceph": "conf", "skep": "conf, or hosts", "gluster": "volume, or hosts"}[kind]
             raise UserError(f"{config.run.site} does not say where {kind} is: a table [{kind}] with {what}")
-    if any("delay" in grid for grid in config.matrix.grid) and not site.servers:
+    if not site.servers and any(any(grid.get("delay", [])) for s in studies if s in DELAYED for grid in getattr(config, s).grid):
         raise UserError(f"{config.run.site} has no host with the role server: there is no way that could be delayed")
 
 

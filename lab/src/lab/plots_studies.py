@@ -186,10 +186,11 @@ def _layouts(view: View) -> list[Figure | None]:
         for op in values_of(part, "op"):
             of_op = only(part, {"op": op})
             series = [f for f in ("bs", "threads") if len(values_of(of_op, f)) > 1] or ["bs"]
-            made.append(over(of_op, "bandwidth", x, (other, "delay"), f"layouts-{x.replace('_', '-')}-{op}", f"Bandwidth over the {name}, {op}.", series=series))
+            made.append(over(of_op, "bandwidth", x, (other, "delay", "hosts"), f"layouts-{x.replace('_', '-')}-{op}", f"Bandwidth over the {name}, {op}.", series=series))
     for x, others, caption in (
-        ("threads", ("op", "bs", "stripe_unit", "stripe_count", "delay"), "Bandwidth over the threads that share one file"),
-        ("delay", ("op", "bs", "stripe_unit", "stripe_count", "threads"), "Bandwidth over the delay between client and servers, of a round trip"),
+        ("threads", ("op", "bs", "stripe_unit", "stripe_count", "delay", "hosts"), "Bandwidth over the threads that share one file"),
+        ("delay", ("op", "bs", "stripe_unit", "stripe_count", "threads", "hosts"), "Bandwidth over the delay between client and servers, of a round trip"),
+        ("hosts", ("op", "bs", "stripe_unit", "stripe_count", "threads", "delay"), "Bandwidth of all client hosts together, each with a file of its own, over their number"),
     ):
         told = " Dotted: what the study prints, of its own machines and settings." if x == "threads" and published_of(view) else ""
         made.append(over(along(view, x), "bandwidth", x, others, f"layouts-{x}", f"{caption}.{told}", log_x=x == "threads"))
@@ -200,10 +201,12 @@ def _served(view: View) -> list[Figure | None]:
     """Objects over their size, files over the number of clients: rates, latency by percentiles, and the servers' processor time, a panel for each
     operation."""
     x = view.info.x
-    others = tuple(f for f in ("op", "object", "files", "clients", "flushed") if f != x)
+    others = tuple(f for f in ("op", "object", "files", "clients", "flushed", "hosts") if f != x)
     made = [over(view, metric, x, others, f"{view.info.name}-{name}", f"{caption}: medians, whiskers their intervals.", log_x=x == "clients")
             for metric, name, caption in (("iops", "rate", "Operations per second"), ("bandwidth", "bandwidth", "Bandwidth"), ("latency_p50", "latency-p50", "Median latency"),
                                           ("latency_p99", "latency-p99", "99th percentile of latency"), ("server_cpu_per_op", "processor", "Processor time of the servers per operation"))]  # fmt: skip
+    around = tuple(f for f in ("op", "object", "files", "clients", "flushed"))
+    made.append(over(along(view, "hosts"), "iops", "hosts", around, f"{view.info.name}-hosts", "Operations per second of all client hosts together, over their number."))
     return made if any(made) else [dots(view)]
 
 

@@ -289,7 +289,7 @@ _STUDIES = [
         "Borges et al. 2017: CephFS for physics",
         ("bandwidth",),
         "stripe_unit",
-        ("op", "bs", "threads", "stripe_count", "delay"),
+        ("op", "bs", "threads", "stripe_count", "delay", "hosts"),
         "bandwidth grows until the stripe unit reaches the block size; the stripe count has no effect",
     ),
     StudyInfo(
@@ -298,7 +298,7 @@ _STUDIES = [
         "asked by operators of CephFS (Borges et al. complain of its metadata server); no figures published in the five studies",
         ("iops", "latency_p50", "latency_p99", "server_cpu_per_op"),
         "clients",
-        ("op", "files", "flushed"),
+        ("op", "files", "flushed", "hosts"),
         "",
     ),
     StudyInfo(

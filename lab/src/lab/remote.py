@@ -44,13 +44,15 @@ OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveI
 GUARD_WORD = "LAB_GUARD"
 
 # $1 seconds of silence, $2 the guard's own word, $3 what is run after; the rest is the program. Job control gives the program a group of its own. What went
-# out of the group is found by the word in its environment, and ends with the program.
+# out of the group is found by the word in its environment, and ends with the program. With job control `wait` returns for a program that was stopped
+# as well, which is no end of it.
 GUARD = """set -m
 silence=$1 word=$2 after=$3; shift 3; exec 3<&0
 env LAB_GUARD="$word" "$@" </dev/null 3<&- & child=$!
 exec 2>/dev/null
 { while read -r -t "$silence" -u 3 _; do :; done; kill -9 -- -"$child"; } >/dev/null 2>&1 & watcher=$!
 wait "$child"; status=$?
+while kill -0 "$child"; do sleep 0.1; wait "$child"; status=$?; done
 for p in $(grep -lzsxF "LAB_GUARD=$word" /proc/[0-9]*/environ | cut -d/ -f3); do kill -9 "$p"; done
 kill -9 -- -"$watcher"
 [ -z "$after" ] || timeout -k 1 LIMIT sh -c "$after" </dev/null >/dev/null 2>&1

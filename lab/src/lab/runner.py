@@ -116,7 +116,7 @@ class Runner:
             return []
         self.view.starting("the site's hosts")
         kinds = tuple(dict.fromkeys(parse(name)[0].kind for study in self.studies for name in self._asked(study)[0]))
-        self.context.site = Site(read_site(Path(self.config.run.site)), scratch, self.config, kinds)
+        self.context.site = Site(read_site(Path(self.config.run.site)), scratch, self.config, kinds, tuple(self.options.studies))
         self.context.site.open()
         if self.context.site.no_delay:
             self.partial.append(f"no delay can be added to the way to the servers, and cases with one are left out: {self.context.site.no_delay}")

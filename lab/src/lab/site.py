@@ -16,10 +16,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
 
 from lab import ledger
 from lab.config import Config
-from lab.process import Done, Scratch, ToolError, last_words
+from lab.process import MARK, Done, Scratch, ToolError, last_words
 from lab.remote import Host, Session, each, every
 from lab.site_file import Service, SiteFile, SiteHost
 from lab.site_meter import Meter
@@ -27,11 +29,21 @@ from lab.site_start import GlusterVolumes, SkepCluster
 
 PUT_AWAY_LIMIT_S = 60.0
 CLOCK_TRIES = 5
+SERVICE = "LAB_SERVICE"  # in the environment of what `begin` began: its name
+STRUCK = ("skep",)  # clusters of the lab's whose servers a fault may strike
+GENERATORS = ("__init__.py", "files.py")  # of lab.load
+DELAYED = ("matrix", "layouts")  # studies that have the delay as a factor
 CLOCK_APART_S = 0.5  # from here on the report says that hosts' logs do not line up
 # $1: names of programs, blank between them; $2: the run's mark; $3: the role of its services. Their pids.
 PIDS = 'for n in $1; do pgrep -x "$n"; done; grep -lzsxF "LAB_MARK=$2" /proc/[0-9]*/environ | while IFS=/ read -r _ _ p _; do grep -qzxF "LAB_ROLE=$3" "/proc/$p/environ" && echo "$p"; done'
 MEMORY = 'for p in $1; do grep -s ^Pss: "/proc/$p/smaps_rollup"; done; true'
 HOLD = 'mkdir -p -- "$1" && printf "%s\\n" "$2" >"$1/held-for" && echo held && exec sleep 1000000000'
+# $1, $2 what its environment has (the guard's own has not), $3 a signal. Says when; the clock is read before, so that nothing is taken for late.
+SIGNAL = """pids=$(grep -lzsxF "$1" /proc/[0-9]*/environ | while IFS=/ read -r _ _ p _; do grep -qzsxF "$2" "/proc/$p/environ" && echo "$p"; done)
+[ -n "$pids" ] || exit 1
+echo "${EPOCHREALTIME:-$(date +%s.%N)}"
+for p in $pids; do kill -s "$3" "$p" || [ ! -e "/proc/$p" ] || exit 1; done
+"""
 # Whether this kernel can delay what a device sends; tried in a network that ends with the trial.
 CAN_DELAY = """PATH=$PATH:/usr/sbin:/sbin
 command -v tc >/dev/null || { echo "tc is not installed (Debian: iproute2)"; exit; }
@@ -88,6 +100,17 @@ class Clock:
     error: float
 
 
+def with_delays(file: SiteFile, grids: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A delay of the site's file is a factor where a grid has none of its own."""
+    return [{"delay": list(file.delays), **grid} for grid in grids] if file.delays else grids
+
+
+def victim(file: SiteFile, kind: str) -> str:
+    """The program of a back end's that a fault strikes; "" where the lab starts none that it may strike."""
+    started = [f"{kind} on {name}" for name in file.starts[kind].hosts] if kind in STRUCK and kind in file.starts else []
+    return next(iter([*started, *(s.name for s in file.services if s.backend == kind)]), "")
+
+
 @dataclass(frozen=True)
 class Planned:
     """A site that nobody has connected to, for estimates."""
@@ -96,6 +119,25 @@ class Planned:
     no_delay: str = ""
     skep: None = None
     gluster: None = None
+
+    def with_delays(self, grids: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return with_delays(self.file, grids)
+
+    def victim(self, kind: str) -> str:
+        return victim(self.file, kind)
+
+
+@dataclass(frozen=True)
+class Program:
+    """One that goes on running on a host, as it was begun."""
+
+    name: str
+    host: str
+    argv: tuple[str, ...]
+    role: str
+    ready: str
+    limit: float
+    after: str
 
 
 @dataclass
@@ -106,15 +148,19 @@ class Site:
     scratch: SiteScratch
     config: Config
     kinds: tuple[str, ...] = ()  # of the back ends that are measured: only their clusters are started
+    studies: tuple[str, ...] = ("matrix",)  # that are measured
     hosts: dict[str, Host] = field(default_factory=dict)
     anchors: dict[str, Session] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
+    programs: dict[str, Program] = field(default_factory=dict)  # of the sessions
+    begun: int = 0
     entries: list[ledger.HostEntry] = field(default_factory=list)
     clocks: dict[str, Clock] = field(default_factory=dict)
     skep: SkepCluster | None = None
     gluster: GlusterVolumes | None = None
     no_delay: str = ""  # why the way to servers cannot be slowed, where that is wanted
     delay_ms: int = 0
+    sent: bool = False  # whether the load generators are on the clients
 
     def open(self) -> None:
         self.hosts = {h.at.name: Host(h.at, self.scratch) for h in self.file.hosts}
@@ -154,7 +200,11 @@ class Site:
     @property
     def delays(self) -> set[int]:
         """All that the run wants, ms."""
-        return {*self.file.delays, *(d for grid in self.config.matrix.grid for d in grid.get("delay", []))}
+        grids = [grid for study in DELAYED if study in self.studies for grid in self.with_delays(getattr(self.config, study).grid)]
+        return {d for grid in grids for d in grid.get("delay", [])}
+
+    def with_delays(self, grids: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return with_delays(self.file, grids)
 
     def _cannot_delay(self, client: SiteHost) -> str:
         return self.hosts[client.at.name].run(["sh", "-c", CAN_DELAY], check=False).out.strip()
@@ -170,17 +220,66 @@ class Site:
         return f"{self.file.mount.rstrip('/')}/lab-{self.scratch.mark}"
 
     @property
+    def generators(self) -> str:
+        """Where the lab's own load generators are on clients (`send_generators`), for PYTHONPATH."""
+        return f"{self.directory}/generators"
+
+    def send_generators(self) -> None:
+        """Python files of the lab that need nothing but Python itself, to every client, once."""
+        if self.sent:
+            return
+        if lacks := self.missing({"python3": "python3"}):
+            raise ToolError(f"the lab's load generators need Python: {'; '.join(lacks)}")
+        files = {name: resources.files("lab.load").joinpath(name).read_bytes() for name in GENERATORS}
+
+        def one(client: SiteHost) -> None:
+            host = self.hosts[client.at.name]
+            host.run(["mkdir", "-p", f"{self.generators}/lab/load"])
+            for name, data in files.items():
+                host.put(f"{self.generators}/lab/load/{name}", data, "644")
+
+        every(self.file.clients, one)
+        self.sent = True
+
+    @property
     def control(self) -> Host:
         living = [self.hosts[c.at.name] for c in self.file.clients if not self.hosts[c.at.name].lost]
         return living[0] if living else self.hosts[self.file.clients[0].at.name]
 
     def begin(self, name: str, host: str, argv: list[str], role: str, ready: str, limit: float, after: str = "") -> Session:
         """A program that goes on running on a host."""
-        log = self.scratch.path / f"service-{len(self.sessions)}.log"
-        self.sessions[name] = session = self.hosts[host].start(argv, role, log, after=after)
-        if ready:
-            session.wait_for(ready, limit, f"service {name} on {host}")
+        self.programs[name] = program = Program(name, host, tuple(argv), role, ready, limit, after)
+        return self._begin(program)
+
+    def _begin(self, program: Program) -> Session:
+        self.begun += 1
+        log = self.scratch.path / f"service-{self.begun}.log"
+        self.sessions[program.name] = session = self.hosts[program.host].start(list(program.argv), program.role, log, env={SERVICE: program.name}, after=program.after)
+        if program.ready:
+            session.wait_for(program.ready, program.limit, f"service {program.name} on {program.host}")
         return session
+
+    def begin_again(self, name: str) -> None:
+        """One that has ended, or ends now, as it was begun."""
+        self.sessions[name].close()
+        self._begin(self.programs[name])
+
+    def finish(self, name: str) -> None:
+        """One that is not needed any more."""
+        self.sessions.pop(name).close()
+        self.programs.pop(name)
+
+    def signal(self, name: str, which: str) -> float:
+        """To the program and what it started; when that was, by time.time() of this machine."""
+        program, asked = self.programs[name], time.time()
+        done = self.hosts[program.host].run(["bash", "-c", SIGNAL, "signal", f"{SERVICE}={name}", f"{MARK}={self.scratch.mark}", which], check=False)
+        answered = time.time()
+        if done.status != 0:
+            raise ToolError(f"{name} on {program.host}: no signal {which} reached it: {last_words(done.err) or 'it does not run there'}")
+        return min(max(float(done.out.replace(",", ".")) - self.clocks[program.host].ahead, asked), answered)
+
+    def victim(self, kind: str) -> str:
+        return victim(self.file, kind)
 
     def _start(self, service: Service) -> None:
         argv = ["sh", "-c", f"cd {shlex.quote(self.directory)} && exec {service.command}"]
@@ -318,4 +417,4 @@ def clock(host: Host) -> Clock:
     return best
 
 
-__all__ = ["Clock", "Planned", "Site", "SiteScratch", "clock"]
+__all__ = ["DELAYED", "Clock", "Planned", "Site", "SiteScratch", "clock"]

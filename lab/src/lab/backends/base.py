@@ -214,6 +214,11 @@ class Backend(ABC):
         """A mounted directory of this back end for files."""
         raise Unsupported(f"{self.kind} has no mounted directory")
 
+    def elsewhere(self) -> Path:
+        """The same directory as another client sees it, whose caches know nothing of what the first one did; where there is no such
+        mount, `directory`."""
+        return self.directory()
+
     def close(self) -> str:
         """At the run's end, for what the sweep does not reach: things on servers that were not started here. What stayed, why, and how to
         remove it; "" where nothing did."""

@@ -18,11 +18,6 @@ class DirectoryBackend(Backend):
     @abstractmethod
     def directory(self) -> Path: ...
 
-    def elsewhere(self) -> Path:
-        """The same directory as another client sees it, whose caches know nothing of what the first one did; where there is no such
-        mount, `directory`."""
-        return self.directory()
-
     def path(self, disk: Disk) -> Path:
         return self.directory() / f"{disk.name}.{disk.format}"
 

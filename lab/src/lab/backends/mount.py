@@ -4,6 +4,7 @@ directory is on every client, and the commands run there. What is made is one di
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 from lab.backends.base import Backend, Disk, Unsupported, programs_missing
@@ -12,6 +13,7 @@ from lab.config import Config
 
 class Mount(Backend):
     kind, title, formats, copies_possible = "mount", "mounted directory", ("raw",), (1, 2, 3, 4, 5)
+    serves = ("disks", "files")
     durable_fio = ("--sync=dsync",)
 
     @property
@@ -39,6 +41,9 @@ class Mount(Backend):
         except Exception as e:
             return f"{self.home} could not be removed: {e}; by hand: rm -rf {shlex.quote(self.home)}"
         return ""
+
+    def directory(self) -> Path:
+        return Path(self.home)
 
     def location(self, disk: Disk) -> str:
         return f"{self.home}/{disk.name}"

@@ -15,7 +15,8 @@ import secrets
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from lab.backends import Backend, Context, Disk, Unsupported
 from lab.guest import GuestMaker
 from lab.qsd import Export
 from lab.records import STUDIES, Curves, StudyInfo
-from lab.site_load import by_host, parse_load, summed
+from lab.site_load import by_host, parse_load, parse_own, summed
+from lab.site_meter import Meter
 
 Case = dict[str, Any]
 FIO_GRACE_S = 60.0
@@ -34,9 +36,9 @@ BOOT_S = 6.0  # a guest until it reports, emulated
 GUESSED_RATE = 100e6  # B/s, where a size is written whole
 GUESSED_IOPS = 1500.0  # 4 KiB, one at a time
 FILL_LIMIT_S = 900.0
-# Around a site's fio: its output, then a line with a word of its own, the processor time of it (user, system, in ticks) and when it
-# began and ended by the host's uptime, then its log.
-SITE_FIO = r"""log=$1; shift; read -r begun _ </proc/uptime; "$@"; status=$?; read -r ended _ </proc/uptime
+# Around a load on a site: its output, then a line with a word of its own, the processor time of it (user, system, in ticks) and when it
+# began and ended by the host's uptime, then fio's log.
+TIMED = r"""log=$1; shift; read -r begun _ </proc/uptime; "$@"; status=$?; read -r ended _ </proc/uptime
 IFS= read -r s </proc/$$/stat; set -- ${s##*)}
 printf '\n%s %s %s %s %s\n' "$log" "${14}" "${15}" "$begun" "$ended"
 cat "${log}_iops.log" 2>/dev/null; rm -f "${log}_iops.log"; exit $status"""
@@ -64,6 +66,7 @@ class Accounting:
 class Study(ABC):
     name = ""
     needs = "disks"  # of Backend.serves
+    over_site = False  # whether its load can run on a site's clients
 
     def __init__(self, context: Context, guests: GuestMaker) -> None:
         self.context, self.guests = context, guests
@@ -138,7 +141,7 @@ class Study(ABC):
         fastest host did, and what each host did."""
         site = self.context.site
         log = f"{site.directory}/course-{secrets.token_hex(4)}"
-        commands = [["bash", "-c", SITE_FIO, "load", log, *fio.logged(words, log, seconds)] for words in argv]
+        commands = [["bash", "-c", TIMED, "load", log, *fio.logged(words, log, seconds)] for words in argv]
         with site.meter(backend.kind, len(argv)) as meter:
             begun = time.monotonic()
             done = site.together(len(argv), commands, seconds + FIO_GRACE_S, backend.client_env())
@@ -155,19 +158,50 @@ class Study(ABC):
         start, end = max(s for s, _ in spans), min(e for _, e in spans)
         values = fio.metrics(whole) | summed(loads)
         hosts, processes = by_host(loads, meter, start, end)
-        values["client_cores"] = sum(hosts[load.name]["client_user"] + hosts[load.name]["client_system"] for load in loads)
-        memory = site.memory(meter.servers)
-        for name, size in memory.items():
-            hosts.setdefault(name, {})["server_memory"] = float(size)
+        rate = sum(load.operations for load in loads) / max(fio.seconds(whole), 1e-9)
+        values |= self._hosts_used(loads, hosts, meter, start, end, rate)
         if counted := meter.servers_used(start, end):
-            values |= {"server_cores": counted.cores, "server_memory": float(sum(memory.values())), "server_written": counted.written}
-            rate = sum(load.operations for load in loads) / max(fio.seconds(whole), 1e-9)
-            values["server_cpu_per_op"] = counted.cores / rate * 1e6
             if written := fio.bytes_written(whole):
                 values["write_amplification"] = counted.written / counted.seconds / (written / fio.seconds(whole))
         raw = json.dumps({"fio": {load.name: load.output for load in loads}, "hosts": hosts, "processes": processes})
         finite = {k: v for k, v in values.items() if math.isfinite(v)}
         return Result(case, finite, raw, fio.curves(whole, "\n".join(load.course for load in loads), seconds), hosts)
+
+    def _hosts_used(self, loads: Sequence[Any], hosts: dict[str, dict[str, float]], meter: Meter, start: float, end: float, rate: float) -> dict[str, float]:
+        """Of all clients and all servers together; each server's memory goes into `hosts`. `rate`: operations per second."""
+        values = {"client_cores": sum(hosts[one.name]["client_user"] + hosts[one.name]["client_system"] for one in loads)}
+        memory = self.context.site.memory(meter.servers)
+        for name, size in memory.items():
+            hosts.setdefault(name, {})["server_memory"] = float(size)
+        if counted := meter.servers_used(start, end):
+            values |= {"server_cores": counted.cores, "server_memory": float(sum(memory.values())), "server_written": counted.written}
+            values["server_cpu_per_op"] = counted.cores / rate * 1e6
+        return values
+
+    def site_generator(self, backend: Backend, program: str, specs: list[dict[str, Any]], limit: float) -> tuple[Result, list[load.Load]]:
+        """One of the lab's own generators on each of the site's first clients, all at once, as `site_result` is for fio; and what each did."""
+        site, word = self.context.site, f"word-{secrets.token_hex(4)}"
+        commands = [["bash", "-c", TIMED, "load", word, "python3", "-m", f"lab.load.{program}", json.dumps(spec)] for spec in specs]
+        with site.meter(backend.kind, len(specs)) as meter:
+            begun = time.monotonic()
+            done = site.together(len(specs), commands, limit, {**backend.client_env(), "PYTHONPATH": site.generators, "PYTHONDONTWRITEBYTECODE": "1"})
+            ended = time.monotonic()
+        loads = []
+        for client, d in zip(site.file.clients, done):
+            if d.status != 0:
+                raise fio.FioError(f"{program} on {client.at.name} ended with status {d.status}: {(d.err or d.out).strip()[-300:]}")
+            loads.append(parse_own(client.at.name, program, d.out, word))
+        spans = [one.window(site.clocks[one.name], begun, ended) for one in loads]
+        start, end = max(s for s, _ in spans), min(e for _, e in spans)
+        hosts, processes = by_host(loads, meter, start, end, program)
+        bins: Counter[float] = Counter()
+        for one in loads:
+            bins.update(one.bins)
+        rate = sum(one.values["iops"] for one in loads)
+        values = {"iops": rate, **fio.latencies_of(bins), **summed(loads), **self._hosts_used(loads, hosts, meter, start, end, rate)}
+        raw = json.dumps({"load": {one.name: one.output for one in loads}, "hosts": hosts, "processes": processes})
+        finite = {k: v for k, v in values.items() if math.isfinite(v)}
+        return Result({}, finite, raw, Curves({"read": fio.coarser(bins)}, 1.0, []), hosts), [one.found for one in loads]
 
     def fio_result(self, backend: Backend, case: Case, argv: list[str], seconds: float, expected: float = 0.0) -> Result:
         """Runs fio under accounting: all metrics that come of it, its output, and how it went inside. `seconds`: at most so long;

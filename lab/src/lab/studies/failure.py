@@ -6,24 +6,23 @@ it is the time until the survivors go on. A stall that lasts until the server is
 shown so (stall_censored). stall_before is the longest gap of the undisturbed time, for comparison.
 Latencies are given apart for the time before the fault, while the victim is away, while it is rebuilt, and after that; each
 operation counts where it completed.
+
+On a site a server is struck that the lab has started there itself: Skep's on the first of its hosts, or the first [[service]] of the back end. Others' servers
+are left alone: the study has no case for them.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import signal
 import statistics
-import subprocess
 import time
-from pathlib import Path
 
 from lab import fio
 from lab.backends import Backend
-from lab.backends.base import hang, wake
-from lab.process import ToolError, kill_group
+from lab.process import ToolError
 from lab.studies.base import START_S, Case, Result, Study
+from lab.studies.faults import LoadHere, LoadThere, Victim, VictimHere, VictimThere
 
 POLL_S = 0.2
 REACTION_S = 0.05  # what completes so soon after the fault had been answered before it
@@ -34,9 +33,11 @@ EINTR = 4  # what fio calls the error of a job that was asked to end
 
 class Failure(Study):
     name = "failure"
+    over_site = True
 
     def cases(self, backend: Backend) -> list[Case]:
-        if type(backend).victim is Backend.victim:
+        site = self.context.site
+        if not site.victim(backend.kind) if site else type(backend).victim is Backend.victim:
             return []
         return [{"fault": fault} for fault in self.config.failure.faults]
 
@@ -48,44 +49,34 @@ class Failure(Study):
         self.disk(backend, "disk", self.config.failure.size)
 
     def measure(self, backend: Backend, case: Case, round: int) -> list[Result]:
-        s = self.config.failure
-        directory = self.scratch.directory(f"failure-{backend.kind}")
+        s, site = self.config.failure, self.context.site
+        if site:
+            site.slow(0)
         runtime = s.before + s.outage + s.after + s.recover_limit
         with self.target(backend, self.disk(backend, "disk", s.size)) as target:
-            argv = fio.command([target], rw="randwrite", bs=s.bs, depth=s.depth, size=s.size, runtime=runtime, extra=[
-                f"--rate_iops={s.rate}", f"--write_lat_log={directory}/log", "--log_unix_epoch=1", f"--output={directory}/out"])
-            load = self.scratch.spawn(argv, "load", log=directory / "messages", env=backend.client_env())
+            argv = fio.command([target], rw="randwrite", bs=s.bs, depth=s.depth, size=s.size, runtime=runtime, extra=[f"--rate_iops={s.rate}", "--log_unix_epoch=1"])
+            victim = VictimThere(site, site.victim(backend.kind), case["fault"]) if site else VictimHere(backend, case["fault"])
             try:
-                times = self._strike(backend, case["fault"], load)
-                self._end(load, directory, times)
+                with LoadThere(site, argv, backend.client_env()) if site else LoadHere(self.scratch, f"failure-{backend.kind}", argv, backend.client_env()) as load:
+                    times = self._strike(backend, victim, load)
+                    time.sleep(AFTER_S)  # I/O flows once all is whole again; a load that is stuck ends by its own limit
+                    load.end(s.after + s.recover_limit)
+                    log, output = load.results()
             finally:
-                kill_group(load)
-                self._restore(backend, case["fault"])
-        log, output = next(directory.glob("log_clat.*.log")).read_text(), (directory / "out").read_text()
-        for path in directory.iterdir():
-            path.unlink()
+                victim.restore()
+        # By the clock of the log.
+        times = {name: at + load.ahead for name, at in times.items()}
         # With it each value comes again: when the server went and came back, and when each operation ended.
         return [Result(case, values(log, output, times), json.dumps({"times": times, "fio": output, "log": log}))]
 
-    def _strike(self, backend: Backend, fault: str, load: subprocess.Popen) -> dict[str, float]:
+    def _strike(self, backend: Backend, victim: Victim, load: LoadHere | LoadThere) -> dict[str, float]:
         s = self.config.failure
         time.sleep(s.before + 1.0)  # fio's own start-up is not part of the undisturbed time
-        if load.poll() is not None:
-            raise fio.FioError(f"fio ended before the fault, with status {load.returncode}")
-        self._victim = backend.victim()
-        times = {"struck": time.time()}
-        if fault == "kill":
-            os.kill(self._victim, signal.SIGKILL)
-        elif fault == "hang":
-            hang(self._victim)
-        else:
-            raise ValueError(f"no fault {fault}")
+        if (status := load.status()) is not None:
+            raise fio.FioError(f"fio ended before the fault, with status {status}")
+        times = {"struck": victim.strike()}
         time.sleep(s.outage)
-        times["back"] = time.time()
-        if fault == "kill":
-            backend.revive()
-        else:
-            wake(self._victim)
+        times["back"] = victim.restore_service()
         deadline = time.monotonic() + s.recover_limit
         while not backend.whole():
             if time.monotonic() > deadline:
@@ -93,25 +84,6 @@ class Failure(Study):
             time.sleep(POLL_S)
         times["whole"] = time.time()
         return times
-
-    def _end(self, load: subprocess.Popen, directory: Path, times: dict[str, float]) -> None:
-        """Lets I/O flow for AFTER_S once all is whole again, then ends the load; one that is stuck ends by its own limit."""
-        time.sleep(AFTER_S)
-        if load.poll() is None:
-            load.send_signal(signal.SIGINT)
-        try:
-            load.wait(self.config.failure.after + self.config.failure.recover_limit)
-        except subprocess.TimeoutExpired as e:
-            raise ToolError("the client's I/O did not go on after the server's return") from e
-
-    def _restore(self, backend: Backend, fault: str) -> None:
-        """Whatever went wrong: the victim runs."""
-        victim = getattr(self, "_victim", 0)
-        if victim and fault == "hang":
-            try:
-                wake(victim)
-            except ProcessLookupError:
-                pass
 
 
 def values(log: str, output: str, times: dict[str, float]) -> dict[str, float]:

@@ -19,15 +19,13 @@ FACTORS = ("bs", "read", "depth", "clients")
 
 class Matrix(Study):
     name = "matrix"
+    over_site = True
 
     def cases(self, backend: Backend) -> list[Case]:
         if not self.context.site:
             return expand(self.config.matrix.grid, FACTORS, self.name, {"read": 0})
         there = len(self.context.site.file.clients)
-        # A delay of the site's file is a factor where the grid has none of its own.
-        slowed, grids = self.context.site.file.delays, self.config.matrix.grid
-        if slowed:
-            grids = [{"delay": list(slowed), **grid} for grid in grids]
+        grids = self.context.site.with_delays(self.config.matrix.grid)
         delay = ("delay",) if any("delay" in grid for grid in grids) else ()
         cases = expand(grids, (*FACTORS, "hosts", *delay), self.name, {"read": 0, "hosts": there, "delay": 0})
         return [c for c in cases if c["hosts"] <= there and not (c.get("delay") and self.context.site.no_delay)]
