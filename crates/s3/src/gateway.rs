@@ -252,6 +252,10 @@ pub struct Gateway {
     collector: Collector<Store>,
 }
 
+fn hosts(settings: &Settings) -> [Hosts; 2] {
+    [&settings.domains, &settings.sites].map(|names| Hosts::new(names))
+}
+
 impl Gateway {
     /// `registry`: where it shows what it counts.
     pub async fn open(client: &Client, settings: &Settings, registry: &Registry) -> Result<Self> {
@@ -261,9 +265,8 @@ impl Gateway {
         let index = Index::new(meta.clone(), clock.clone(), settings.split_at);
         index.told().counted(&meters);
         let classes = classes(client, &meta, data, &clock);
-        let data = DataStore::new(classes, index.clone(), clock.clone())
-            .counted(&meters.rgw)
-            .sparing();
+        let data = DataStore::new(classes, index.clone(), clock.clone()).counted(&meters.rgw);
+        let data = data.sparing();
         let buckets = Buckets::new(meta.clone(), index.clone(), clock.clone());
         let objects = Objects::new(index.clone(), data.clone(), clock.clone());
         let topics = Topics::new(meta.clone(), clock.clone());
@@ -297,10 +300,7 @@ impl Gateway {
             watching,
             log_every: settings.log_every,
             courier: Courier::new(gatherer, endpoints.sender()),
-            hosts: (
-                [&settings.domains, &settings.sites].map(|names| Hosts::new(names)),
-                settings.s3,
-            ),
+            hosts: (hosts(settings), settings.s3),
             usage_keep: settings.usage_keep,
             collector: Collector {
                 index,

@@ -491,7 +491,11 @@ mod tests {
             tags: BTreeMap::new(),
             ..of.clone()
         };
-        assert_eq!(with_filters("o", std::slice::from_ref(&plain)), None, "the library writes it");
+        assert_eq!(
+            with_filters("o", std::slice::from_ref(&plain)),
+            None,
+            "the library writes it"
+        );
         let Document(text) = with_filters("o", &[of.clone(), plain]).unwrap();
         check(&text).unwrap();
         let (rest, filters) = split(&text).unwrap();

@@ -661,7 +661,7 @@ impl Sim {
                     14..=20 => What::Link { ino, to },
                     21..=22 => What::Mode { ino, mode },
                     23 => What::Cut { ino, size: size / 2 },
-                    37..39 => What::Stat(ino),
+                    37 | 38 => What::Stat(ino),
                     40 if c.caps.contains_key(&ino) => What::Lock { ino, by: c.id },
                     41..43 if c.caps.contains_key(&ino) => What::Unlock { ino, by: c.id },
                     other => return self.use_file(c, other, ino, size),
