@@ -165,6 +165,22 @@ def test_skep_is_started_over_three_machines_and_measured_from_two(world, tmp_pa
 
 
 @LONG
+@pytest.mark.skipif(not (SKEP and shutil.which("etcd") and shutil.which("rbd")), reason="needs SKEP_BIN, etcd-server, ceph-common")
+def test_a_machine_s_skep_is_killed_or_hangs_and_the_others_go_on(world, tmp_path):
+    roles = {"a": "server", "b": "server", "c": "server", "d": "client"}
+    for name in roles:
+        world.add(name)
+    (tmp_path / "site.toml").write_text(site_text(world, roles) + f'[skep]\nhosts = ["a", "b", "c"]\nsend = "{SKEP}"\n')
+    (tmp_path / "c.toml").write_text(f'[run]\nscratch = "{tmp_path}/s"\n[failure]\nsize = "16M"\nrate = 100\nbefore = 2.0\noutage = 10.0\nafter = 20.0\nrecover_limit = 90.0\n')
+    done = lab(world, tmp_path, "run", "failure", "--site", "site.toml", "--backends", "skep:3", "-c", "c.toml", "--rounds", "1", "--out", "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    values = {(s.case["fault"], s.metric): s.value for s in load_run(tmp_path / "run").samples}
+    for fault in ("kill", "hang"):
+        assert values[fault, "errors"] == 0 and values[fault, "stall"] < 10.0 and not values[fault, "stall_censored"], values
+    assert nothing_is_left(world, roles) and list((tmp_path / "s").iterdir()) == []
+
+
+@LONG
 @pytest.mark.skipif(not all(map(shutil.which, ("glusterd", "gluster", "glusterfs"))) or not Path("/dev/fuse").exists(), reason="needs glusterfs-server, glusterfs-client, FUSE")
 def test_gluster_is_started_over_machines_and_its_mounts_go_with_a_killed_lab(world, tmp_path):
     roles = {"a": "server", "b": "server", "d": "client"}

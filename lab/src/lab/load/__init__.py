@@ -47,12 +47,13 @@ class Load:
 Work = Callable[[int], Iterator[int]]
 
 
-def together(clients: int, seconds: float, work: Work) -> Load:
-    """All clients at once, until their work is done or, where `seconds` is not 0, so long."""
+def together(clients: int, seconds: float, work: Work, start: float = 0.0) -> Load:
+    """All clients at once, not before `start` (by the wall's clock, for loads of several hosts), until their work is done or, where `seconds` is not 0,
+    so long."""
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(clients)
     pipes = [context.Pipe(duplex=False) for _ in range(clients)]
-    children = [context.Process(target=_client, args=(n, seconds, work, barrier, send)) for n, (_, send) in enumerate(pipes)]
+    children = [context.Process(target=_client, args=(n, seconds, work, barrier, send, start)) for n, (_, send) in enumerate(pipes)]
     for child, (_, send) in zip(children, pipes):
         child.start()
         send.close()
@@ -75,11 +76,12 @@ def together(clients: int, seconds: float, work: Work) -> Load:
 BROKEN = "another client failed"
 
 
-def _client(number: int, seconds: float, work: Work, barrier: Any, send: Any) -> None:
+def _client(number: int, seconds: float, work: Work, barrier: Any, send: Any, start: float) -> None:
     try:
         operations = work(number)
         next(operations)  # to where it would begin: connected, with its data made
         barrier.wait(READY_LIMIT_S)
+        time.sleep(min(READY_LIMIT_S, max(0.0, start - time.time())))
         bins: Counter[str] = Counter()
         moved = done = 0
         began, last = time.time() * 1000, time.monotonic_ns()

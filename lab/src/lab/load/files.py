@@ -1,7 +1,8 @@
 """Metadata of files by system calls: create, stat, readdir, rename, unlink; each client in a directory of its own.
 
 Spec: directory, op, clients, seconds (0: until the work is done), files (that a client creates at most), counts (files of each client, where
-there are some), flush (whether each change is followed by an fsync of its directory, so that its answer means that it is durable).
+there are some), flush (whether each change is followed by an fsync of its directory, so that its answer means that it is durable), start (not before that, by the
+wall's clock).
 `stat` takes files in random order; one `readdir` lists a client's whole directory, and its names are counted.
 """
 
@@ -17,7 +18,7 @@ from lab.load import Load, LoadError, main, together
 
 def load(spec: dict[str, Any]) -> Load:
     work = {"create": creates, "stat": stats, "readdir": readdirs, "rename": renames, "unlink": unlinks}[spec["op"]]
-    return together(spec["clients"], spec.get("seconds", 0.0), lambda n: work(spec, f"{spec['directory']}/{n}", n))
+    return together(spec["clients"], spec.get("seconds", 0.0), lambda n: work(spec, f"{spec['directory']}/{n}", n), spec.get("start", 0.0))
 
 
 class Flush:

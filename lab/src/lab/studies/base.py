@@ -32,6 +32,7 @@ from lab.site_meter import Meter
 Case = dict[str, Any]
 FIO_GRACE_S = 60.0
 START_S = 1.5  # fio's or a tool's own start and end
+TOGETHER_S = 1.0  # from the order to the begin of loads on several hosts
 BOOT_S = 6.0  # a guest until it reports, emulated
 GUESSED_RATE = 100e6  # B/s, where a size is written whole
 GUESSED_IOPS = 1500.0  # 4 KiB, one at a time
@@ -181,9 +182,11 @@ class Study(ABC):
     def site_generator(self, backend: Backend, program: str, specs: list[dict[str, Any]], limit: float) -> tuple[Result, list[load.Load]]:
         """One of the lab's own generators on each of the site's first clients, all at once, as `site_result` is for fio; and what each did."""
         site, word = self.context.site, f"word-{secrets.token_hex(4)}"
-        commands = [["bash", "-c", TIMED, "load", word, "python3", "-m", f"lab.load.{program}", json.dumps(spec)] for spec in specs]
         with site.meter(backend.kind, len(specs)) as meter:
-            begun = time.monotonic()
+            begun, start = time.monotonic(), time.time() + TOGETHER_S
+            # What a host does may be done within milliseconds: all begin at one time, each by its own clock.
+            timed = [{**spec, "start": start + site.clocks[client.at.name].ahead} for client, spec in zip(site.file.clients, specs)]
+            commands = [["bash", "-c", TIMED, "load", word, "python3", "-m", f"lab.load.{program}", json.dumps(spec)] for spec in timed]
             done = site.together(len(specs), commands, limit, {**backend.client_env(), "PYTHONPATH": site.generators, "PYTHONDONTWRITEBYTECODE": "1"})
             ended = time.monotonic()
         loads = []
@@ -191,14 +194,15 @@ class Study(ABC):
             if d.status != 0:
                 raise fio.FioError(f"{program} on {client.at.name} ended with status {d.status}: {(d.err or d.out).strip()[-300:]}")
             loads.append(parse_own(client.at.name, program, d.out, word))
+        # The work is a number of files, not a time: what servers used from the first begin to the last end is of all of it.
         spans = [one.window(site.clocks[one.name], begun, ended) for one in loads]
-        start, end = max(s for s, _ in spans), min(e for _, e in spans)
+        start, end = min(s for s, _ in spans), max(e for _, e in spans)
         hosts, processes = by_host(loads, meter, start, end, program)
         bins: Counter[float] = Counter()
         for one in loads:
             bins.update(one.bins)
-        rate = sum(one.values["iops"] for one in loads)
-        values = {"iops": rate, **fio.latencies_of(bins), **summed(loads), **self._hosts_used(loads, hosts, meter, start, end, rate)}
+        used = self._hosts_used(loads, hosts, meter, start, end, sum(one.found.operations for one in loads) / max(end - start, 1e-9))
+        values = {"iops": sum(one.values["iops"] for one in loads), **fio.latencies_of(bins), **summed(loads), **used}
         raw = json.dumps({"load": {one.name: one.output for one in loads}, "hosts": hosts, "processes": processes})
         finite = {k: v for k, v in values.items() if math.isfinite(v)}
         return Result({}, finite, raw, Curves({"read": fio.coarser(bins)}, 1.0, []), hosts), [one.found for one in loads]
