@@ -15,9 +15,9 @@ pytestmark = pytest.mark.own
 
 
 def one_clear_sentence(result):
-    """A refusal: non-zero, its reason in one line at the end of standard error (progress may stand above)."""
+    """A refusal: non-zero, its reason in one line at the end of standard error (progress and warnings may stand above)."""
     assert result.returncode not in (0, 101) and result.returncode > 0, result
-    lines = [line for line in result.err.splitlines() if line.strip() and 'INFO' not in line]
+    lines = [line for line in result.err.splitlines() if line.strip() and ' INFO ' not in line and ' WARN ' not in line]
     assert 1 <= len(lines) <= 3 and lines[0].startswith(('skep: ', 'error: ')) and 'panicked' not in result.err, result
     return '\n'.join(lines)
 
