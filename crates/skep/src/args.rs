@@ -1,6 +1,6 @@
 //! The command line's grammar and help; clap builds parser and help from this one table.
 
-pub use crate::options::{ClusterArgs, Format, Where, parse_size};
+pub use crate::options::{ClusterArgs, Format, Where, pair, parse_size};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use node::{KeepFree, Msgr1Port};
 use std::net::IpAddr;
@@ -466,11 +466,6 @@ pub struct Down {
 
 /// Files with a certificate and its key, which may be one.
 #[cfg(any(feature = "s3", feature = "console"))]
-pub fn pair(certificate: Option<&PathBuf>, key: Option<&PathBuf>) -> Option<(PathBuf, PathBuf)> {
-    let certificate = certificate?;
-    Some((certificate.clone(), key.unwrap_or(certificate).clone()))
-}
-
 fn parse_msgr1_port(text: &str) -> Result<Msgr1Port, String> {
     match text {
         "none" => Ok(Msgr1Port::Off),

@@ -74,3 +74,8 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     }
     Ok((value * (1u64 << shift) as f64) as u64)
 }
+
+pub fn pair(certificate: Option<&PathBuf>, key: Option<&PathBuf>) -> Option<(PathBuf, PathBuf)> {
+    let certificate = certificate?;
+    Some((certificate.clone(), key.unwrap_or(certificate).clone()))
+}

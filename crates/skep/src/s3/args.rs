@@ -1,6 +1,6 @@
 //! The grammar of `skep s3`.
 
-use crate::options::{ClusterArgs, Format, parse_size};
+use crate::options::{ClusterArgs, Format, pair, parse_size};
 use clap::{Args as ClapArgs, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -170,7 +170,7 @@ pub struct Tuning {
 impl Tuning {
     /// Files with certificate and key, if S3 is served by TLS.
     pub fn tls(&self) -> Option<(PathBuf, PathBuf)> {
-        crate::args::pair(self.cert.as_ref(), self.key.as_ref())
+        pair(self.cert.as_ref(), self.key.as_ref())
     }
 
     /// What counts more than the options of the cluster that have the same meaning.
