@@ -25,10 +25,14 @@ impl Machine {
             };
         }
         // Most requests are answered in this turn: nothing has to be kept back for them.
-        match self.have_others(r.client, inode.ino, back) {
-            true => self.withhold(r, inode.ino, back, Some(r.client)),
-            false => Ok(()),
+        if self.have_others(r.client, inode.ino, back) {
+            self.withhold(r, inode.ino, back, Some(r.client))?;
         }
+        if back & cap::FW != 0 && self.probing(inode.ino) && !r.is_replay {
+            // Its writer is gone, and how far it wrote has still to be found.
+            return self.wait_at(r, inode.ino);
+        }
+        Ok(())
     }
 
     pub(crate) fn lookup(&mut self, r: &mut Request) -> Result<Answer> {

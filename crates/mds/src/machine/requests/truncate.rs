@@ -34,8 +34,7 @@ impl Machine {
         self.withhold(r, ino, EVERY_F, None)?;
         if self.probing(ino) {
             // Where its end is has still to be found.
-            self.wait_at(r, ino);
-            return Err(Stop::Wait);
+            return self.wait_at(r, ino);
         }
         let inode = self.inode(ino)?;
         let stamp = r.stamp();
@@ -102,7 +101,8 @@ impl Machine {
     }
 
     /// Nothing at this inode goes on before it is woken.
-    fn wait_at(&mut self, r: &Request, ino: u64) {
+    pub(crate) fn wait_at(&mut self, r: &Request, ino: u64) -> Result<()> {
         self.caps.entry(ino).or_default().wait(r.id);
+        Err(Stop::Wait)
     }
 }

@@ -275,8 +275,10 @@ fn a_silent_client_is_fenced_before_its_capabilities_go() {
     }
     assert_eq!(w.fenced, [1]);
     w.settle();
-    // How far it wrote is found by its objects: the probe of this pool says 4 MiB.
-    assert_eq!(w.reply(2, tid).unwrap().result, 0);
+    // How far it wrote is found by its objects: the probe of this pool says 4 MiB. Who asked waited for that.
+    let reply = w.reply(2, tid).unwrap();
+    assert_eq!(reply.result, 0);
+    assert_eq!(reply.trace.target.as_ref().unwrap().size, 4 << 20);
     assert_eq!(w.m.cached(f).unwrap().size, 4 << 20);
 }
 

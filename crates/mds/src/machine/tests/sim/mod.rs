@@ -114,7 +114,7 @@ fn a_seed_is_the_same_run_each_time() {
 }
 
 /// Within so many seeds each.
-const NOTICED_WITHIN: u64 = 200;
+const NOTICED_WITHIN: u64 = 1000;
 
 /// A seed that fails by itself shows nothing, and neither does one whose history is not decided.
 fn is_noticed(wrong: Wrong) {

@@ -126,7 +126,7 @@ impl Model {
         }
         let no = next.refusals(what);
         match said {
-            None if !no.is_empty() => {}
+            None if !no.is_empty() && !next.is_nameless(what) => {}
             None => next.change(what, UNTOLD | number as u64),
             // Whoever it was that had the lock, he may not have been told of it, and have lost it with the server.
             Some(Said::Error(EAGAIN)) if matches!(what, What::Lock { .. }) => {}
