@@ -22,6 +22,9 @@ pub fn whole(sim: &mut Sim) -> Outcome<()> {
     sim.heal();
     sim.run_until(REST, "rest", Sim::is_quiet)?;
     sim.dismiss();
+    // What the dead had asked for may still be carried out behind this look, which the history allows.
+    look_around(sim)?;
+    sim.run_until(REST, "the end of the dead", Sim::has_buried)?;
     let before = look_around(sim)?;
     sim.kill_server(500 * MS);
     sim.run_until(REST, "rest after one more death", Sim::is_quiet)?;

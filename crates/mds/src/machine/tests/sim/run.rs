@@ -803,6 +803,13 @@ impl Sim {
         }
     }
 
+    /// No client that is gone has a session.
+    pub fn has_buried(&self) -> bool {
+        let lives = |id: u64| self.clients.contains_key(&id);
+        self.server()
+            .is_some_and(|m| m.sessions.iter().all(|(id, _)| lives(id)))
+    }
+
     /// All that clients did has come to its end, and a server serves.
     pub fn is_quiet(&self) -> bool {
         let serves = self.server().is_some_and(|m| m.state() == MdsState::Active);
