@@ -1,5 +1,5 @@
 //! STS, by forms (`signed_form`): users take roles (AssumeRole), get temporary keys for themselves (GetSessionToken), and anybody with a key hears who he is
-//! (GetCallerIdentity). Sessions of roles take none; temporary keys get no further ones for their user.
+//! (GetCallerIdentity). Sessions of roles take none, nor do temporary keys, which get no further ones for their user either.
 
 use super::Front;
 use super::caller::{Noted, Peer};
