@@ -263,15 +263,15 @@ async fn check_open(m: &Mount, other: &Mount) {
     }
 }
 
-#[tokio::test]
-async fn two_clients_have_a_file_open() {
+/// Two mounts of two clients.
+async fn with_two(work: impl AsyncFn(&Mount, &Mount)) {
     served_for(async |conf: &Conf| {
         let clients = (
             Client::connect(conf.clone()).await.unwrap(),
             Client::connect(conf.clone()).await.unwrap(),
         );
         let (m, other) = (mount(&clients.0, "fs").await, mount(&clients.1, "fs").await);
-        let both = task::timeout(LONG, check_open(&m, &other));
+        let both = task::timeout(LONG, work(&m, &other));
         both.await.expect("nobody is held up");
         m.close().await;
         other.close().await;
@@ -279,6 +279,11 @@ async fn two_clients_have_a_file_open() {
         clients.1.shutdown().await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn two_clients_have_a_file_open() {
+    with_two(async |m: &Mount, other: &Mount| check_open(m, other).await).await;
 }
 
 /// What was open with the server before is open with the next one.
@@ -457,18 +462,5 @@ async fn check_locks(m: &Mount, other: &Mount) {
 
 #[tokio::test]
 async fn locks_hold_between_clients() {
-    served_for(async |conf: &Conf| {
-        let clients = (
-            Client::connect(conf.clone()).await.unwrap(),
-            Client::connect(conf.clone()).await.unwrap(),
-        );
-        let (m, other) = (mount(&clients.0, "fs").await, mount(&clients.1, "fs").await);
-        let both = task::timeout(LONG, check_locks(&m, &other));
-        both.await.expect("nobody is held up");
-        m.close().await;
-        other.close().await;
-        clients.0.shutdown().await;
-        clients.1.shutdown().await;
-    })
-    .await;
+    with_two(async |m: &Mount, other: &Mount| check_locks(m, other).await).await;
 }

@@ -40,6 +40,26 @@ pub struct Pool {
 }
 
 impl Pool {
+    pub fn write(&mut self, w: Write) {
+        let rows = self.rows.entry(w.object).or_default();
+        rows.extend(w.set);
+        rows.retain(|k, _| !w.remove.contains(k));
+    }
+
+    /// The names of a fragment go into its halves.
+    pub fn split(&mut self, dir: u64, fragment: Fragment) {
+        let old = self.rows.get(&fragment.object(dir)).cloned();
+        let [low, high] = fragment.halves();
+        let is_upper = |k: &Bytes| match place::parse_dentry(dir, k) {
+            Some(Key::Dentry { hash, .. }) => low.end().is_some_and(|end| hash >= end),
+            other => panic!("{other:?} in a directory"),
+        };
+        let all = old.unwrap_or_default().into_iter();
+        let (upper, lower) = all.partition(|(k, _)| is_upper(k));
+        self.rows.insert(low.object(dir), lower);
+        self.rows.insert(high.object(dir), upper);
+    }
+
     pub fn start(&self) -> Start {
         let head = self.head.as_ref().map(|h| Head::from_bytes(h).unwrap());
         let mut start = Start {
@@ -270,35 +290,11 @@ impl World {
                 self.apply(Event::Appended { last_tx });
             }
             Effect::Flush { id, writes } => {
-                for w in writes {
-                    let rows = self.pool.rows.entry(w.object).or_default();
-                    rows.extend(w.set);
-                    rows.retain(|k, _| !w.remove.contains(k));
-                }
+                writes.into_iter().for_each(|w| self.pool.write(w));
                 self.apply(Event::Flushed { id });
             }
             Effect::Split { dir, fragment } => {
-                let old = self
-                    .pool
-                    .rows
-                    .get(&fragment.object(dir))
-                    .cloned()
-                    .unwrap_or_default();
-                let [low, high] = fragment.halves();
-                let (mut a, mut b) = (BTreeMap::new(), BTreeMap::new());
-                for (k, v) in old {
-                    let Some(Key::Dentry { hash, .. }) = place::parse_dentry(dir, &k) else {
-                        panic!("{k:?}")
-                    };
-                    let half = if hash >= low.end().unwrap() {
-                        &mut b
-                    } else {
-                        &mut a
-                    };
-                    half.insert(k, v);
-                }
-                self.pool.rows.insert(low.object(dir), a);
-                self.pool.rows.insert(high.object(dir), b);
+                self.pool.split(dir, fragment);
                 self.apply(Event::Split { dir });
             }
             Effect::Trim { first, next_tx, gone } => {

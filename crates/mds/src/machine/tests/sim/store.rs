@@ -4,8 +4,8 @@
 use crate::journal::Head;
 use crate::machine::tests::world::Pool;
 use crate::machine::{Effect, Event};
-use crate::place::{self, Fragment};
-use crate::row::{Job, Key, job};
+use crate::place::Fragment;
+use crate::row::{Job, job};
 use bytes::Bytes;
 use denc::Encode;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -77,7 +77,7 @@ impl Work {
                 .then(move |s| s.pool.segments.entry(segment).or_default().extend(&bytes)),
             Effect::Flush { id, writes } => flush(life, id, writes),
             Effect::Split { dir, fragment } => {
-                Self::new(life, move |_| Event::Split { dir }).then(move |s| split(s, dir, fragment))
+                Self::new(life, move |_| Event::Split { dir }).then(move |s| s.pool.split(dir, fragment))
             }
             Effect::Trim { first, next_tx, gone } => trim(life, first, next_tx, gone),
             Effect::Job { id, job } => carry_out(life, id, Job::clone(&job)),
@@ -137,30 +137,9 @@ fn flush(life: u64, id: u64, writes: Vec<crate::machine::Write>) -> Work {
     let mut work = Work::new(life, move |_| Event::Flushed { id });
     work.at_once = true;
     for w in writes {
-        work = work.then(move |s| {
-            let rows = s.pool.rows.entry(w.object).or_default();
-            rows.extend(w.set);
-            rows.retain(|k, _| !w.remove.contains(k));
-        });
+        work = work.then(move |s| s.pool.write(w));
     }
     work
-}
-
-fn split(s: &mut Store, dir: u64, fragment: Fragment) {
-    let old = s
-        .pool
-        .rows
-        .get(&fragment.object(dir))
-        .cloned()
-        .unwrap_or_default();
-    let [low, high] = fragment.halves();
-    let is_upper = |k: &Bytes| match place::parse_dentry(dir, k) {
-        Some(Key::Dentry { hash, .. }) => low.end().is_some_and(|end| hash >= end),
-        other => panic!("{other:?} in a directory"),
-    };
-    let (upper, lower) = old.into_iter().partition(|(k, _)| is_upper(k));
-    s.pool.rows.insert(low.object(dir), lower);
-    s.pool.rows.insert(high.object(dir), upper);
 }
 
 fn trim(life: u64, first_segment: u64, next_tx: u64, gone: Vec<u64>) -> Work {
