@@ -15,6 +15,7 @@ pub mod cost;
 pub mod limits;
 pub mod shares;
 pub mod table;
+pub mod tail;
 
 use crate::placement::Placement;
 use bytes::Bytes;

@@ -3,8 +3,8 @@
 //! Nothing is held while the operations that go ahead take what they take on their own. What that is is measured, since it depends
 //! on what is asked for: of every [`PROBE_EVERY`] of the wall clock the others go at their floor for a [`PROBE`], at all OSDs at once
 //! (as far as their clocks agree), since an operation waits for the disks of several. When operations that go ahead take a tenth
-//! longer than then, beyond what chance explains, the others get less, in steps; when they do not, they get more, until nothing is
-//! held. How much is one number for all classes: the part of what the others did when they were free, and of the rates of recovery
+//! longer than then, or more of them are late (`tail`), beyond what chance explains, the others get less, in steps; when they do
+//! not, they get more, until nothing is held. How much is one number for all classes: the part of what the others did when they were free, and of the rates of recovery
 //! and scrub.
 //!
 //! Invariants: nobody gets less than [`FLOOR`] of what he had; nothing is held a second after the last operation that
@@ -13,6 +13,7 @@
 //! nobody with a reservation is at work.
 
 use crate::qos::bucket::Cost;
+use crate::qos::tail::{Late, Tail};
 use std::time::Duration;
 
 /// So long after its last operation a reservation is in use.
@@ -38,13 +39,20 @@ const SLOWER: f64 = 0.1375;
 const CHANCE: f64 = 3.0;
 /// Windows without a decision after which the others get more: those that go ahead are too few to show anything.
 const UNSURE: u32 = 8;
-pub const FLOOR: f64 = 1.0 / 16.0;
-const MORE: f64 = 1.0 / 32.0;
+pub const FLOOR: f64 = 1.0 / 32.0;
+/// Of what they have, the others get so much more at a time, and of what they had free at least so much, or where nothing shows;
+/// after [`CAREFUL`] times in a row ever more.
+const MORE: f64 = 0.125;
+const MORE_MIN: f64 = 1.0 / 256.0;
+const MORE_UNSURE: f64 = 1.0 / 32.0;
+const CAREFUL: u32 = 2;
 const LESS: f64 = 0.7;
+/// Where it is not clear whether it is too much, and something is held already.
+const LESS_UNCLEAR: f64 = 0.9;
 /// What the others did is forgotten so slowly, each window.
 const FADES: f64 = 0.98;
 /// Units per second that the others are taken to be able to do at least, so that their floor lets things end.
-const PEAK_MIN: f64 = 1024.0;
+const PEAK_MIN: f64 = 2048.0;
 /// Bytes that count as much as an operation.
 const UNIT: f64 = 65_536.0;
 /// So long may the others' tokens gather.
@@ -63,12 +71,13 @@ fn into(wall: Duration, period: Duration) -> Duration {
     Duration::from_nanos((wall.as_nanos() % period.as_nanos()) as u64)
 }
 
-/// Logarithms of what operations took.
+/// What operations took: logarithms, and how many were late.
 #[derive(Debug, Default, Clone, Copy)]
 struct Sum {
     logs: f64,
     squares: f64,
     count: u64,
+    tail: Tail,
 }
 
 impl Sum {
@@ -78,13 +87,15 @@ impl Sum {
         self.logs += log;
         self.squares += log * log;
         self.count += 1;
+        self.tail.add(took);
     }
 
-    fn plus(self, other: Self) -> Self {
+    fn plus(&self, other: &Self) -> Self {
         Self {
             logs: self.logs + other.logs,
             squares: self.squares + other.squares,
             count: self.count + other.count,
+            tail: self.tail.plus(&other.tail),
         }
     }
 
@@ -105,8 +116,22 @@ impl Sum {
 
     /// It is slower by a tenth, and not by chance.
     fn exceeds(&self, other: &Self) -> bool {
+        self.is_apart(other) && self.mean() - other.mean() > SLOWER
+    }
+
+    /// The means differ, and not by chance.
+    fn is_apart(&self, other: &Self) -> bool {
         let chance = CHANCE * (self.error() + other.error()).sqrt();
-        self.count.min(other.count) >= FEW && self.mean() - other.mean() > chance.max(SLOWER)
+        self.count.min(other.count) >= FEW && (self.mean() - other.mean()).abs() > chance
+    }
+
+    /// Measured again: the mean is the new one, and what is late is told from the probes before, too, while they say the same.
+    fn after(mut self, before: Option<Self>) -> Self {
+        let like = |b: &Self| !self.is_apart(b) || (self.mean() - b.mean()).abs() <= SLOWER;
+        if let Some(before) = before.filter(like) {
+            self.tail = self.tail.plus(&before.tail.halved());
+        }
+        self
     }
 }
 
@@ -145,6 +170,8 @@ pub struct Shares {
     working: Sum,
     /// Windows since that.
     unsure: u32,
+    /// Decisions in a row by which the others got more.
+    rises: u32,
     probe: Option<Probe>,
     /// In this window of the probe.
     probed: Sum,
@@ -177,6 +204,7 @@ impl Default for Shares {
             seen: 0,
             working: Sum::default(),
             unsure: 0,
+            rises: 0,
             probe: None,
             probed: Sum::default(),
             sparse: Sum::default(),
@@ -414,27 +442,37 @@ impl Shares {
         self.probed_at = Some(now);
         let all = match faster {
             true => window,
-            false => self.sparse.plus(probe.last).plus(window),
+            false => self.sparse.plus(&probe.last).plus(&window),
         };
         match all.is_enough() {
-            true => (self.usual, self.sparse) = (Some(all), Sum::default()),
+            true => (self.usual, self.sparse) = (Some(all.after(self.usual)), Sum::default()),
             false => self.sparse = all,
         }
     }
 
     fn judge(&mut self) {
-        let Some(usual) = self.usual else { return };
+        let Some(usual) = &self.usual else { return };
         self.unsure += 1;
         let enough = self.working.is_enough();
-        let slower = self.working.exceeds(&usual);
-        let same = enough && self.working.mean() - usual.mean() <= SLOWER;
+        let late = self.working.tail.beside(&usual.tail);
+        let slower = self.working.exceeds(usual) || late == Late::More;
+        let same = enough && late == Late::Same && self.working.mean() - usual.mean() <= SLOWER;
+        // Between more and as many, or by chance.
+        let unclear = late == Late::Unclear && self.working.tail.is_enough() && usual.tail.is_enough();
         if !slower && !same && self.unsure < UNSURE {
             return;
         }
-        self.open = match slower {
-            true => (self.open * LESS).max(FLOOR),
-            false => (self.open + MORE).min(1.0),
-        };
+        if slower {
+            (self.open, self.rises) = ((self.open * LESS).max(FLOOR), 0);
+        } else if unclear {
+            let less = (self.open * LESS_UNCLEAR).max(FLOOR);
+            (self.open, self.rises) = (if self.open < 1.0 { less } else { 1.0 }, 0);
+        } else {
+            let least = if enough { MORE_MIN } else { MORE_UNSURE };
+            let times = 1 + self.rises.saturating_sub(CAREFUL);
+            self.open = (self.open + (self.open * MORE * f64::from(times)).max(least)).min(1.0);
+            self.rises = self.rises.saturating_add(1);
+        }
         self.unsure = 0;
         if slower || enough {
             self.working = Sum::default();
