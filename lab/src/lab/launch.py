@@ -15,7 +15,7 @@ from typing import Any, Callable, Optional
 from rich.console import Console
 from rich.text import Text
 
-from lab.config import PRESETS, Config, ConfigError, load, restore
+from lab.config import PRESETS, Config, ConfigError, check_without_site, load, restore
 from lab.backends import parse
 from lab.estimate import estimate
 from lab.live import View
@@ -112,6 +112,8 @@ def fresh(request: Request) -> tuple[Path, Config, Options, None]:
         settings.backends = [canonical(b) for b in settings.backends]
     if config.run.site:
         check_site(config, site, studies, backends)
+    else:
+        check_without_site(config, studies)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     directory = request.out or Path(config.run.out) / f"{studies[0] if len(studies) == 1 else 'run'}-{stamp}"
     if (directory / "run.jsonl").exists():
