@@ -116,7 +116,8 @@ def _context(run: Run, out_dir: Path, wishes: Wishes) -> dict[str, Any]:
         "machine": _machine(run),
         "tools": sorted({(k, v) for e in run.environments for k, v in e.tools.items()}),
         "notes": list(dict.fromkeys(n for e in run.environments for n in e.notes)),
-        "options": [(k, v) for k, v in report_data.flattened(run.options).items() if v],
+        # Of the site's file its name: where it lies says nothing to readers, and pages are passed on.
+        "options": [(k, Path(v).name if k == "config.run.site" else v) for k, v in report_data.flattened(run.options).items() if v],
         "raw": _raw_link(run, out_dir),
         "min_bootstrap": stats.MIN_BOOTSTRAP,
         "min_verdict": stats.MIN_VERDICT,
