@@ -13,7 +13,7 @@ import pytest
 from invented import Invention
 from rich.console import Console
 
-from lab import account, estimate, fio, inventory, report, report_data, report_text
+from lab import account, estimate, fio, inventory, launch, report, report_data, report_text
 from lab.backends import KINDS as BACKENDS
 from lab.backends import Disk
 from lab.config import PRESETS, Config, load
@@ -25,6 +25,30 @@ from lab.studies import KINDS
 from lab.studies import boot, failure
 from lab.studies.base import Accounting, Study
 from lab.studies.boot import Boot
+
+# --- point 1: a report always comes
+
+
+def test_a_report_comes_also_where_the_lab_itself_fails(tmp_path, monkeypatch):
+    """A traceback out of `finally` was all that a run left."""
+
+    class Failing:
+        left = ["pool p stays"]
+
+        def __init__(self, config, options, writer, view, earlier): ...
+
+        def run(self):
+            raise KeyError("of the lab's making")
+
+        def seconds(self):
+            return {"seconds": 1.0, "waited": 0.0}
+
+    monkeypatch.setattr(launch, "Runner", Failing)
+    with pytest.raises(KeyError):
+        launch.run(launch.Request(["matrix"], ["file:1"], "quick", None, tmp_path / "run", None, 1, 0.0, []), Console(file=StringIO()), True, None)
+    page = (tmp_path / "run/report.html").read_text()
+    assert "This report is partial" in page and "the lab itself failed: KeyError" in page and "pool p stays" in page
+
 
 # --- points 6 and 7: whose time, and which writes
 
