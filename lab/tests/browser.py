@@ -32,7 +32,7 @@ addEventListener('load', () => {
   for (const c of document.querySelectorAll('td, th, li, p, h1, h2, h3, figcaption, summary'))
     if (c.scrollWidth > c.clientWidth + 1 && getComputedStyle(c).display != 'inline') found.cut.push([what(c), c.scrollWidth, c.clientWidth]);
   for (const figure of document.querySelectorAll('figure')) {
-    const boxes = [...figure.querySelectorAll('svg text')].map(t => [t.textContent.trim(), t.getBoundingClientRect(), parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a]).filter(b => b[0]);
+    const boxes = [...figure.querySelectorAll('svg text')].map(t => [t.textContent.trim(), t.getBoundingClientRect(), parseFloat(getComputedStyle(t).fontSize) * Math.hypot(t.getScreenCTM().a, t.getScreenCTM().b)]).filter(b => b[0]);
     for (const [text, , size] of boxes) if (size < LEAST_PX) found.small.push([figure.id || what(figure), text, Math.round(size * 10) / 10]);
     const rotated = [...figure.querySelectorAll('svg text')].some(t => Math.abs(t.getScreenCTM().b) > 0.01 && Math.abs(t.getScreenCTM().a) > 0.01);
     boxes.forEach(([a, p], i) => boxes.slice(i + 1).forEach(([b, q]) => {

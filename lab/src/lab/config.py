@@ -107,7 +107,7 @@ class StudySettings:
 
 @dataclass
 class MatrixSettings(StudySettings):
-    grid: list[dict[str, list[int]]] = field(default_factory=list)
+    grid: list[dict[str, list[Any]]] = field(default_factory=list)
     size: Size = Size(256 << 20)
     ramp: float = 0.5
     runtime: float = 2.0
@@ -139,7 +139,7 @@ class FormatsSettings(StudySettings):
 
 @dataclass
 class ProvisionSettings(StudySettings):
-    grid: list[dict[str, list[int]]] = field(default_factory=list)
+    grid: list[dict[str, list[Any]]] = field(default_factory=list)
     disk_size: Size = Size(1 << 30)
     boot: bool = True
 
@@ -162,7 +162,7 @@ class LayoutsSettings(StudySettings):
 
 @dataclass
 class ObjectsSettings(StudySettings):
-    grid: list[dict[str, list[int]]] = field(default_factory=list)
+    grid: list[dict[str, list[Any]]] = field(default_factory=list)
     runtime: float = 3.0  # of put, get and list each
     volume: Size = Size(256 << 20)  # what is put at most, all clients together
 
