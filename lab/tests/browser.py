@@ -27,7 +27,7 @@ addEventListener('load', () => {
   for (const t of document.querySelectorAll('table, figure > svg')) {
     found.tables += t.tagName == 'TABLE';
     const box = t.parentElement, room = box.clientWidth, width = t.getBoundingClientRect().width;
-    if (width > room + 1) (scrolls(box) ? found.scrolled : found.cut).push([what(t), Math.round(width), room]);
+    if (width > room + 1) (scrolls(box) ? found.scrolled : found.cut).push([what(t), Math.round(width), room, t.rows ? t.rows[0].cells.length : 0]);
   }
   for (const c of document.querySelectorAll('td, th, li, p, h1, h2, h3, figcaption, summary'))
     if (c.scrollWidth > c.clientWidth + 1 && getComputedStyle(c).display != 'inline') found.cut.push([what(c), c.scrollWidth, c.clientWidth]);

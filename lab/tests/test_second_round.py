@@ -164,6 +164,12 @@ def test_lower_bounds_are_shown_as_such_and_two_of_them_are_not_judged(tmp_path)
     other = tmp_path / "other"
     report.write(with_stalls(0.0, 0.0), other)
     assert "≥ " not in (other / "report.md").read_text()
+    # One that is a bound is said in the sentence, in the figure and on the headline page, too; the other is none.
+    third = tmp_path / "third"
+    report.write(with_stalls(0.0, 1.0), third)
+    page, figure = (third / "report.html").read_text(), (third / "plots/failure-medians.svg").read_text()
+    assert "Stalls of Ceph RBD (3 copies) lasted as long as the outage: at least so long." in page.replace("ceph:3", "Ceph RBD (3 copies)")
+    assert figure.count("(at least)") == 1 and (third / "headline.html").read_text().count("≥ ") == 1
 
 
 def test_a_boot_says_how_much_it_writes_and_compares_no_time_that_was_fixed():

@@ -180,7 +180,7 @@ def dots(name: str, caption: str, groups: Sequence[tuple[str, str, Sequence[Dot]
 
 
 def ratios(name: str, caption: str, rows: Sequence[Dot], xlabel: str) -> Figure:
-    """Ratios with their intervals around 1: filled where the interval excludes 1, hollow where it does not."""
+    """Ratios with their intervals around 1: filled where a difference is called, hollow elsewhere."""
     shown, left_out = _spread(rows, MAX_ROWS)
     canvas, grid = _canvas(1, 1, 0.26 * len(shown) + 1.0)
     axes = grid[0]

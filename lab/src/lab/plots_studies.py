@@ -276,9 +276,9 @@ def _ratios(view: View) -> list[Figure | None]:
             rows.append(Dot(label, view.pairs.index(c.pair), r.value, r.low, r.high, (), c.gain))
         if len(rows) > 1:
             made.append(plots.ratios(f"{view.info.name}-ratio-{metric.replace('_', '-')}",
-                                     f"Ratio of medians, {metric_name(metric)}; filled where it differs from 1.", rows, "ratio"))  # fmt: skip
+                                     f"Ratio of medians, {metric_name(metric)}; filled where a difference is called, hollow where none is or nothing is judged.", rows, "ratio"))  # fmt: skip
     if 0 < len(everything) <= plots.MAX_ROWS:
-        return [plots.ratios(f"{view.info.name}-ratios", "Ratios of medians; filled where the interval excludes 1.", everything, "ratio")]
+        return [plots.ratios(f"{view.info.name}-ratios", "Ratios of medians; filled where a difference is called, hollow where none is or nothing is judged.", everything, "ratio")]
     return made
 
 
