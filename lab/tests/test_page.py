@@ -1,5 +1,6 @@
 """Pages as readers have them, on a screen of 1,200 px and on a telephone of 390: nothing is cut, letters can be read; and figures do not mix axes."""
 
+import os
 from pathlib import Path
 
 import browser
@@ -8,19 +9,21 @@ from invented import Invention, boot, failure, formats, layouts, matrix, migrate
 
 from lab import plan, plots, report
 from lab.records import load_run
-from lab.report_data import Wishes
 
 needs_chromium = pytest.mark.skipif(not browser.CHROMIUM, reason="needs chromium")
 MANY_COLUMNS = 9
+LONG = os.environ.get("SKEP_TEST_LONG")  # dev/test --all: also the largest report
 ASSESSMENTS = Path(__file__).parents[2] / "docs" / "assessment"
 NAMES = ["skep:1", "ceph:1", "gluster:2", "file:1", "nfs:1"]
 
 
 def everything(rounds=6):
     inv = Invention(["matrix", "boot", "formats", "provision", "migrate", "layouts", "failure"], rounds)
-    matrix(inv, NAMES, depths=(1, 32), blocks=(4096, 1 << 20), reads=(0, 50, 100))
-    for study in (boot, formats, provision, migrate, layouts, failure):
+    matrix(inv, NAMES, depths=(1,), blocks=(4096, 1 << 20), reads=(0, 100))
+    for study in (boot, formats, migrate, failure):
         study(inv, NAMES)
+    for study in (provision, layouts):
+        study(inv, NAMES[:2])
     inv.run.options["config"] = {"run": {"scratch": "/a/very/long/path/" * 12}}
     return inv.run
 
@@ -29,11 +32,11 @@ def everything(rounds=6):
 def pages(tmp_path_factory):
     """The pages of a run with all studies and every pair, of a plan, and of what was measured here."""
     out = tmp_path_factory.mktemp("pages")
-    report.write(everything(), out / "invented", Wishes(all_pairs=True))
+    report.write(everything(), out / "invented")
     plan.write_example(out)
     plan.write(plan.plan_file(out / "plan-example.toml"), out / "plan")
     made = {"report": out / "invented/report.html", "headline": out / "invented/headline.html", "plan": out / "plan/plan.html"}
-    measured = ASSESSMENTS / "2026-11-27-quick"
+    measured = ASSESSMENTS / ("2026-11-27-quick" if LONG else "2026-11-27-failure")
     if (measured / "run.jsonl").exists():
         report.write(load_run(measured), out / "measured")
         made["measured"] = out / "measured/report.html"
@@ -89,10 +92,10 @@ def scales(canvas) -> tuple[set[str], set[str]]:
 
 
 def test_all_panels_of_a_figure_have_the_same_kind_of_axes(canvases, tmp_path):
-    report.write(everything(), tmp_path, Wishes(all_pairs=True))
-    if (ASSESSMENTS / "2026-11-27-quick/run.jsonl").exists():
-        for directory in sorted(p.parent for p in ASSESSMENTS.glob("2026-11-27-*/run.jsonl")):
-            report.write(load_run(directory), tmp_path)
+    report.write(everything(), tmp_path)
+    for name in ("quick", "delay", "provision", "failure") if LONG else ("failure", "provision"):
+        if (ASSESSMENTS / f"2026-11-27-{name}/run.jsonl").exists():
+            report.write(load_run(ASSESSMENTS / f"2026-11-27-{name}"), tmp_path)
     assert len(canvases) > 20 and any(len(c.axes) > 1 for c in canvases.values())
     assert {name: scales(c) for name, c in canvases.items() if max(map(len, scales(c))) > 1} == {}
 
