@@ -16,13 +16,14 @@ SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
 PRIVATE = ("/run", "/var/tmp", "/var/lib/glusterd", "/var/log/glusterfs", "/etc/ceph")
 OWN = ["--net", "--mount", "--pid", "--uts", "--fork", "--kill-child=KILL", "--mount-proc"]
 
-# $1: its own files, beside which `hosts`, `resolv` and `empty` lie, $2: name, $3: address; then what runs there. eth0 is put in from outside.
+# $1: its own files, beside which `hosts`, `resolv`, `passwd` and `empty` lie, $2: name, $3: address; then what runs there. eth0 is put in from outside.
 INIT = """set -e
 base=$1 name=$2 address=$3; shift 3
 hostname "$name"
 for d in {private}; do [ ! -d "$d" ] || {{ mkdir -p "$base$d"; mount --bind "$base$d" "$d"; }}; done
 mount --bind "$base/../hosts" /etc/hosts
 [ ! -e /etc/resolv.conf ] || mount --bind "$base/../resolv" /etc/resolv.conf
+mount --bind "$base/../passwd" /etc/passwd
 # What the user of this machine has in there is not meant for commands that are killed in the middle.
 for f in ~/.bashrc ~/.profile ~/.bash_profile; do [ ! -e "$f" ] || mount --bind "$base/../empty" "$f"; done
 mkdir -p /run/sshd
@@ -67,6 +68,9 @@ class Machines:
         self.known.touch()
         (self.home / "hosts").write_text("127.0.0.1 localhost\n")
         (self.home / "empty").touch()
+        # An sshd that was unpacked and not installed has no user of its own.
+        users = Path("/etc/passwd").read_text()
+        (self.home / "passwd").write_text(users if "\nsshd:" in users else users + "sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n")
         (self.home / "resolv").write_text("options timeout:1 attempts:1\n")  # nobody answers from in there
         self.switch = self._spawn(["unshare", "--net", "sh", "-c", "ip link add br0 type bridge && ip link set br0 up && exec sleep 100000"])
         self._wait_for_net(self.switch.pid)

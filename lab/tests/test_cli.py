@@ -58,6 +58,7 @@ def test_text_in_brackets_and_colons_is_shown_as_it_is(tmp_path):
         (["run", "matrix", "--backends", "file:3"], "file is measured with 1 copies"),
         (["run", "matrix", "--quick", "--full"], "--quick and --full exclude each other"),
         (["run", "matrix", "--config", "grid.toml"], "matrix.grid: read 150 is not from 0 to 100"),
+        (["run", "matrix", "--config", "hosts.toml"], "matrix.grid: hosts is of hosts over ssh: give --site FILE"),
         (["report", ".", "--reference", "a", "--all-pairs"], "exclude each other"),
         (["run", "matrix", "--config", "missing.toml"], "No such file"),
         (["run", "matrix", "--resume", "nowhere"], "settings from the run itself"),
@@ -66,6 +67,7 @@ def test_text_in_brackets_and_colons_is_shown_as_it_is(tmp_path):
 )
 def test_errors_of_the_user_s_are_one_sentence_and_status_2(tmp_path, args, said):
     (tmp_path / "grid.toml").write_text("[matrix]\ngrid = [{ bs = [4096], read = [150], depth = [1] }]\n")
+    (tmp_path / "hosts.toml").write_text("[matrix]\ngrid = [{ bs = [4096], hosts = [1, 2] }]\n")
     done = lab(*args, cwd=tmp_path)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
-    assert [p.name for p in tmp_path.iterdir()] == ["grid.toml"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["grid.toml", "hosts.toml"]

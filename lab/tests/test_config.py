@@ -55,7 +55,7 @@ def test_profiles_name_what_there_is(profile):
     assert restore(asdict(made)) == made
 
 
-def test_the_full_matrix_is_the_study_s():
+def test_the_full_matrix_has_every_tenth_of_reads():
     from lab.studies.matrix import FACTORS
 
     cases = expand(load("full").matrix.grid, FACTORS, "matrix")
@@ -89,3 +89,43 @@ def test_every_preset_has_settings_for_its_studies():
         _, config, options, _ = fresh(Request([], [], "quick", None, None, None, 0, 0.0, [], preset=name))
         assert options.studies == studies and config.run.backends and config.run.rounds >= 10
     assert fresh(Request([], [], "quick", None, None, None, 0, 0.0, [], preset="borges"))[1].layouts.depth == 64
+
+
+@pytest.mark.parametrize(
+    "grid, said",
+    [
+        ("{ bs = [4096], raed = [0] }", "matrix.grid: no factor raed; there are bs, read, depth, clients, hosts, delay"),
+        ("{ bs = [4096], read = [150] }", "matrix.grid: read 150 is not from 0 to 100"),
+        ("{ bs = [4096], read = ['half'] }", "matrix.grid: read half is not from 0 to 100"),
+        ("{ bs = [4096], read = [true] }", "matrix.grid: read True is not from 0 to 100"),
+        ("{ bs = [4096], read = [50.5] }", "matrix.grid: read 50.5 is not from 0 to 100"),
+        ("{ bs = ['4X'] }", "matrix.grid: bs '4X' is no size"),
+        ("{ bs = [] }", "matrix.grid: bs has no value"),
+    ],
+)
+def test_a_wrong_grid_is_refused_with_the_settings(tmp_path, grid, said):
+    """Before: a factor that is misspelt was found when servers had been started, and a text went into fio."""
+    file = tmp_path / "c.toml"
+    file.write_text(f"[matrix]\ngrid = [{grid}]\n")
+    with pytest.raises(ConfigError) as e:
+        load("quick", file)
+    assert said in str(e.value)
+
+
+def test_an_operation_that_is_none_is_refused(tmp_path):
+    (tmp_path / "c.toml").write_text('[layouts]\ngrid = [{ op = ["wrte"], bs = [4096] }]\n')
+    with pytest.raises(ConfigError, match="layouts.grid: op wrte is none of write, randwrite, read, randread"):
+        load("quick", tmp_path / "c.toml")
+
+
+def test_sizes_in_a_grid_may_be_text(tmp_path):
+    (tmp_path / "c.toml").write_text('[matrix]\ngrid = [{ bs = ["4K", 8192, "1M"] }]\n')
+    assert load("quick", tmp_path / "c.toml").matrix.grid == [{"bs": [4096, 8192, 1 << 20]}]
+
+
+def test_the_table_of_factors_is_that_of_the_studies():
+    from lab.studies import layouts, matrix
+
+    assert set(config.GRID_FACTORS) == {s for s in STUDIES if hasattr(getattr(Config(), s), "grid")}
+    assert config.GRID_FACTORS["matrix"] == (*matrix.FACTORS, "hosts", "delay") and config.GRID_FACTORS["layouts"] == (*layouts.FACTORS, "hosts")
+    assert {f for factors in config.GRID_FACTORS.values() for f in factors} == set(config.FACTOR_BOUNDS) | set(config.FACTOR_NAMES)

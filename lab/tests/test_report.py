@@ -322,3 +322,11 @@ def test_a_vm_s_samples_are_drawn_as_distributions():
     drawn = {f.name: f for f in plots_studies._boot(report_data.views(run)[0]) if f is not None}
     assert {"boot-samples-boot-time", "boot-samples-delete-time", "boot-samples-run-time", "boot-samples-bandwidth"} <= set(drawn)
     assert "share of VMs" in drawn["boot-samples-boot-time"].svg and "boot time [s]" in drawn["boot-samples-boot-time"].svg
+
+
+def test_a_page_does_not_say_where_the_site_s_file_lies(tmp_path):
+    run = one_study(matrix, ["skep:1", "ceph:1"], depths=(1,), blocks=(4096,), reads=(0, 100))
+    run.options["config"] = {"run": {"site": "/home/somebody/sites/here.toml"}}
+    report.write(run, tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "here.toml" in page and "somebody" not in page + (tmp_path / "report.md").read_text()

@@ -97,7 +97,7 @@ def run(
     quick: Annotated[bool, typer.Option("--quick", help="the small grid (the default)")] = False,
     night: Annotated[bool, typer.Option("--night", help="grids that fit a night")] = False,
     full: Annotated[bool, typer.Option("--full", help="all factors of the studies: weeks with all back ends; see --dry-run")] = False,
-    study: Annotated[str, typer.Option("--study", help="a published study's own work and sizes: oliveira, johari, ding, ra, borges; its values are drawn beside")] = "",
+    study: Annotated[str, typer.Option("--study", help="the work of a published study, as far as we know it: oliveira, johari, ding, ra, borges; its values are drawn beside")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="how much would be measured and about how long; starts nothing")] = False,
     config: ConfigOption = None,
     out: Annotated[Optional[Path], typer.Option(help="the run's directory; a new one under ./runs by default")] = None,

@@ -18,7 +18,7 @@ from typing import Any
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 CASES_MAX = 100_000  # of one study's grid
 PROFILES = ("quick", "night", "full")
-# `--study`: a published study's own work, named after its first author; a profile of that name, and the studies that it takes.
+# `--study`: the work of a published study, named after its first author; a profile of that name, and the studies that it takes.
 PRESETS = {"oliveira": ["boot"], "johari": ["formats", "vm"], "ding": ["provision", "vm", "migrate"], "ra": ["matrix"], "borges": ["layouts"]}
 # What a factor of a grid may be; a wrong one is refused before any server starts.
 FACTOR_BOUNDS = {
@@ -26,8 +26,20 @@ FACTOR_BOUNDS = {
     "image": (0, 1 << 44), "object": (1, 5 << 30), "files": (1, 1_000_000), "stripe_unit": (4096, 1 << 30), "stripe_count": (1, 1000), "delay": (0, 10_000),
 }
 
+# The factors of each study's grid; of ON_SITES only with --site.
+GRID_FACTORS = {
+    "matrix": ("bs", "read", "depth", "clients", "hosts", "delay"),
+    "vm": ("work", "bs", "depth"),
+    "provision": ("vms", "hosts", "image"),
+    "layouts": ("op", "bs", "stripe_unit", "stripe_count", "threads", "delay", "hosts"),
+    "metadata": ("files", "clients", "flushed", "hosts"),
+    "objects": ("object", "clients"),
+}
+ON_SITES = {"matrix": ("hosts", "delay"), "layouts": ("hosts",), "metadata": ("hosts",)}
+SIZE_FACTORS = ("bs", "stripe_unit", "image", "object")  # that may be written as text, such as "64K"
+
 FORMAT_OPS = ("write", "rewrite", "read", "reread", "randread", "randwrite")
-FACTOR_NAMES = {"work": ("iozone", "seq", "rand"), "flushed": ("yes", "no")}
+FACTOR_NAMES = {"work": ("iozone", "seq", "rand"), "flushed": ("yes", "no"), "op": ("write", "randwrite", "read", "randread")}
 
 
 class ConfigError(Exception):
@@ -95,7 +107,7 @@ class StudySettings:
 
 @dataclass
 class MatrixSettings(StudySettings):
-    grid: list[dict[str, list[int]]] = field(default_factory=list)
+    grid: list[dict[str, list[Any]]] = field(default_factory=list)
     size: Size = Size(256 << 20)
     ramp: float = 0.5
     runtime: float = 2.0
@@ -127,7 +139,7 @@ class FormatsSettings(StudySettings):
 
 @dataclass
 class ProvisionSettings(StudySettings):
-    grid: list[dict[str, list[int]]] = field(default_factory=list)
+    grid: list[dict[str, list[Any]]] = field(default_factory=list)
     disk_size: Size = Size(1 << 30)
     boot: bool = True
 
@@ -150,7 +162,7 @@ class LayoutsSettings(StudySettings):
 
 @dataclass
 class ObjectsSettings(StudySettings):
-    grid: list[dict[str, list[int]]] = field(default_factory=list)
+    grid: list[dict[str, list[Any]]] = field(default_factory=list)
     runtime: float = 3.0  # of put, get and list each
     volume: Size = Size(256 << 20)  # what is put at most, all clients together
 
@@ -206,19 +218,43 @@ def load(profile: str, file: Path | None = None) -> Config:
         merge(config, text, str(file))
     if unknown := [op for op in config.formats.ops if op not in FORMAT_OPS]:
         raise ConfigError(f"formats.ops: {', '.join(unknown)} is none of {', '.join(FORMAT_OPS)}")
-    for study in fields(config):
-        for grid in getattr(getattr(config, study.name), "grid", []):
-            _within_bounds(study.name, grid)
+    for study, factors in GRID_FACTORS.items():
+        for grid in getattr(config, study).grid:
+            _check_grid(study, factors, grid)
     return config
 
 
-def _within_bounds(study: str, grid: dict[str, list[Any]]) -> None:
+def _check_grid(study: str, factors: tuple[str, ...], grid: dict[str, list[Any]]) -> None:
+    """Whatever is wrong in it is said before any server starts; sizes in text become numbers."""
+    if unknown := [f for f in grid if f not in factors]:
+        raise ConfigError(f"{study}.grid: no factor {', '.join(unknown)}; there are {', '.join(factors)}")
     for factor, values in grid.items():
-        low, high = FACTOR_BOUNDS.get(factor, (0, 1e15))
-        if factor in FACTOR_NAMES and (unknown := [v for v in values if v not in FACTOR_NAMES[factor]]):
-            raise ConfigError(f"{study}.grid: {factor} {', '.join(map(str, unknown))} is none of {', '.join(FACTOR_NAMES[factor])}")
-        if wrong := [v for v in values if isinstance(v, (int, float)) and not low <= v <= high]:
+        if factor in SIZE_FACTORS:
+            values[:] = [_size_in_grid(study, factor, v) if isinstance(v, str) else v for v in values]
+        if not values:
+            raise ConfigError(f"{study}.grid: {factor} has no value")
+        if names := FACTOR_NAMES.get(factor):
+            if unknown := [v for v in values if v not in names]:
+                raise ConfigError(f"{study}.grid: {factor} {', '.join(map(str, unknown))} is none of {', '.join(names)}")
+            continue
+        low, high = FACTOR_BOUNDS[factor]
+        kinds = (int, float) if factor == "delay" else (int,)
+        if wrong := [v for v in values if type(v) not in kinds or not low <= v <= high]:
             raise ConfigError(f"{study}.grid: {factor} {', '.join(map(str, wrong))} is not from {low:g} to {high:g}")
+
+
+def _size_in_grid(study: str, factor: str, value: str) -> int:
+    try:
+        return int(parse_size(value, _Place("", "", ())))
+    except ConfigError:
+        raise ConfigError(f'{study}.grid: {factor} {value!r} is no size; examples: 4096, "64K", "1M"') from None
+
+
+def check_without_site(config: Config, studies: list[str]) -> None:
+    """Factors that only a site has."""
+    for study in studies:
+        if alone := [f for f in ON_SITES.get(study, ()) if any(f in grid for grid in getattr(config, study).grid)]:
+            raise ConfigError(f"{study}.grid: {' and '.join(alone)} {'is' if len(alone) == 1 else 'are'} of hosts over ssh: give --site FILE")
 
 
 def merge(config: Config, text: str, source: str) -> None:

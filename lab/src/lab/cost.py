@@ -1,9 +1,10 @@
-"""The published five-year cost model of storage for many sites, and its sensitivity. Units: docs/cost-model.md.
+"""The five-year cost of storage for many sites, and its sensitivity. Units: docs/cost-model.md.
 
     annual cost = (hardware purchase / lifetime + hardware support + software support + power and cooling) x sites
                   + development and certification + operations staff
 
-after Ra's study of a hyper-converged cloud (lifetime 5 years, sites 1 to 500, storage overhead 10 to 70 %).
+after the model in Ra's study of a hyper-converged cloud (five years, up to 500 sites, a share of 10 to 70 % for storage), whose terms are
+fewer: primary and secondary hardware, software, power, development and certification, staff. What they are made of here is ours.
 The overhead is the share of each converged host that storage takes: so much of the host's price, support and power
 is storage's; its disks are storage's altogether. Hosts beyond those that the VMs alone would need are there for the storage
 and are its cost in full, however little it uses of them. A dedicated host's overhead is 100 %. VM hosts are no part of

@@ -15,13 +15,13 @@ from typing import Any, Callable, Optional
 from rich.console import Console
 from rich.text import Text
 
-from lab.config import PRESETS, Config, ConfigError, load, restore
+from lab.config import PRESETS, Config, ConfigError, check_without_site, load, restore
 from lab.backends import parse
 from lab.estimate import estimate
 from lab.live import View
 from lab.process import ToolError
-from lab.records import Run, RunWriter, load_run
-from lab.runner import Options, Runner, Stopped, now
+from lab.records import RecordError, Run, RunWriter, load_run
+from lab.runner import Options, Runner, Stopped, now, one_line
 from lab.site import DELAYED
 from lab.site_file import BACKENDS, SiteFile
 from lab.site_file import read as read_site
@@ -54,6 +54,7 @@ def run(request: Request, console: Console, report: bool, emit: Callable[[Any], 
     directory, config, options, earlier = resumed(request) if request.resume else fresh(request)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
+    failed: Exception | None = None  # of the lab's own making: the report comes all the same
     with RunWriter(directory) as writer:
         if earlier:
             writer.resume(now())
@@ -67,8 +68,14 @@ def run(request: Request, console: Console, report: bool, emit: Callable[[Any], 
             state, reason = "interrupted", str(e) or "by a signal"
         except ToolError as e:  # a site whose hosts or services are not there: nothing was measured
             state, reason = "partial", "; ".join([str(e), *work.left])
+        except (ConfigError, RecordError, UserError):  # the user can put that right
+            raise
+        except Exception as e:
+            state, reason, failed = "partial", "; ".join([f"the lab itself failed: {type(e).__name__}: {one_line(e)}", *work.left]), e
         writer.end(now(), state, reason, work.seconds())
     _report(directory, console, report and state != "interrupted", emit)
+    if failed:
+        raise failed
     return {"complete": COMPLETE, "partial": PARTIAL}.get(state, INTERRUPTED)
 
 
@@ -112,6 +119,8 @@ def fresh(request: Request) -> tuple[Path, Config, Options, None]:
         settings.backends = [canonical(b) for b in settings.backends]
     if config.run.site:
         check_site(config, site, studies, backends)
+    else:
+        check_without_site(config, studies)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     directory = request.out or Path(config.run.out) / f"{studies[0] if len(studies) == 1 else 'run'}-{stamp}"
     if (directory / "run.jsonl").exists():

@@ -125,8 +125,7 @@ def lines(
     height = 2.5 * rows + 0.9
     canvas, grid = _canvas(rows, columns, height)
     each = [[v for line in panel.lines for p in line.points for v in p[1:] if v is not None] + [v for v, _ in (marks or {}).get(panel.title, ())] for panel in shown]
-    # One kind of axis for all panels: they are read beside each other.
-    log = any(_far_apart(v) for v in each) and all(min(v, default=1) > 0 for v in each)
+    log = _all_logarithmic(each)
     for axes, panel, values in zip(grid, shown, each):
         divisor, unit_name = scale(values, unit)
         xs = [p[0] for line in panel.lines for p in line.points]
@@ -151,13 +150,16 @@ def lines(
 
 def dots(name: str, caption: str, groups: Sequence[tuple[str, str, Sequence[Dot]]], marks: dict[str, Sequence[tuple[float, str]]] | None = None) -> Figure:
     """Per metric (title, unit) a panel with a row for each back end or case: median, whisker, the rounds behind. `marks`: of a panel's
-    title, values from elsewhere as named lines."""
-    kept = [(title, unit, _spread(rows, MAX_ROWS)) for title, unit, rows in groups]
+    title, values from elsewhere as named lines. One kind of axis for all panels; a metric that is 0 everywhere is said, not drawn."""
+    idle = [title for title, _, rows in groups if not any(v for d in rows for v in _amounts_of(d))]
+    drawn = [g for g in groups if g[0] not in idle] or groups
+    kept = [(title, unit, _spread(rows, MAX_ROWS)) for title, unit, rows in drawn]
     heights = [0.3 * max(1, len(rows)) + 0.85 + (0.25 if title in (marks or {}) else 0.0) for title, _, (rows, _) in kept]
     canvas, grid = _canvas(len(kept), 1, sum(heights) + 0.2, heights)
-    for axes, (title, unit, (rows, _)) in zip(grid, kept):
+    each = [[v for d in rows for v in _amounts_of(d)] + [v for v, _ in (marks or {}).get(title, ())] for title, _, (rows, _) in kept]
+    log = _all_logarithmic(each)
+    for axes, (title, unit, (rows, _)), values in zip(grid, kept, each):
         lines_of = (marks or {}).get(title, ())
-        values = [v for d in rows for v in (d.value, d.low, d.high, *d.rounds[:MAX_DOTS]) if v is not None] + [v for v, _ in lines_of]
         divisor, unit_name = scale(values, unit)
         for y, dot in enumerate(rows):
             axes.plot([v / divisor for v in dot.rounds[:MAX_DOTS]], [y] * len(dot.rounds[:MAX_DOTS]), "|", color=MUTED, markersize=7, alpha=0.55)
@@ -172,12 +174,13 @@ def dots(name: str, caption: str, groups: Sequence[tuple[str, str, Sequence[Dot]
         if lines_of:
             axes.set_ylim(len(rows) - 0.4, -1.3)
         axes.set_title(_with_unit(title, unit_name), fontsize=9, color=FG, loc="left")
-        _amounts(axes.xaxis, axes.set_xlim, values, divisor)
-    return _figure(canvas, name, caption + _left_out(sum(n for _, _, (_, n) in kept), "rows"))
+        _amounts(axes.xaxis, axes.set_xlim, values, divisor, log)
+    nothing = f" Nothing but 0: {', '.join(idle)}." if idle and drawn is not groups else ""
+    return _figure(canvas, name, caption + nothing + _left_out(sum(n for _, _, (_, n) in kept), "rows"))
 
 
 def ratios(name: str, caption: str, rows: Sequence[Dot], xlabel: str) -> Figure:
-    """Ratios with their intervals around 1: filled where the interval excludes 1, hollow where it does not."""
+    """Ratios with their intervals around 1: filled where a difference is called, hollow elsewhere."""
     shown, left_out = _spread(rows, MAX_ROWS)
     canvas, grid = _canvas(1, 1, 0.26 * len(shown) + 1.0)
     axes = grid[0]
@@ -469,10 +472,19 @@ def _far_apart(values: Sequence[float]) -> bool:
     return low > 0 and top / low > LOG_SPREAD
 
 
-def _amounts(axis: matplotlib.axis.Axis, limit: Callable[..., object], values: Sequence[float], divisor: float, log: bool | None = None) -> None:
-    """From 0, or logarithmic where the values are far apart and all positive; `log` decides for several axes alike."""
+def _all_logarithmic(panels: Sequence[Sequence[float]]) -> bool:
+    """One kind of axis for all panels of a figure, which are read beside each other: logarithmic where values are far apart in any, and positive in all."""
+    return any(_far_apart(v) for v in panels) and all(min(v, default=1) > 0 for v in panels)
+
+
+def _amounts_of(dot: Dot) -> list[float]:
+    return [v for v in (dot.value, dot.low, dot.high, *dot.rounds[:MAX_DOTS]) if v is not None]
+
+
+def _amounts(axis: matplotlib.axis.Axis, limit: Callable[..., object], values: Sequence[float], divisor: float, log: bool) -> None:
+    """From 0, or logarithmic."""
     top, low = max(values, default=0.0), min(values, default=0.0)
-    if low > 0 and (_far_apart(values) if log is None else log):
+    if low > 0 and log:
         (axis.axes.set_yscale if axis is axis.axes.yaxis else axis.axes.set_xscale)("log")
         limit(low / divisor / 1.4, top / divisor * 1.4)
         _log_ticks(axis, top / low)

@@ -1,4 +1,4 @@
-"""The figures of `matrix`, in Ra's forms: IOPS over mixes, block sizes, clients and hosts; who uses the processor; memory of an OSD; and
+"""The figures of `matrix`, after Ra's: IOPS over mixes, block sizes, clients and hosts; who uses the processor; memory of an OSD; and
 the table of IOPS by block size and mix."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from lab.plots_view import dots, only, over, published_of, styles_of, values_of
 from lab.report_data import View
 from lab.report_units import case_label, factor_value, metric_name, significant
 
+ANY_MIX = "; of which mix of reads and writes, our notes do not say"
 
 def matrix(view: View) -> list[Figure | None]:
     around = ("bs", "depth", "clients", "hosts")
@@ -24,7 +25,7 @@ def matrix(view: View) -> list[Figure | None]:
         made.append(over(view, "iops", "clients", ("bs", "read", "depth", "hosts"), "matrix-clients", "Operations per second over the number of clients."))
     if len(values_of(view, "hosts")) > 1:
         made.append(over(view, "iops", "hosts", ("bs", "read", "depth", "clients"), "matrix-hosts", "Operations per second over the number of client hosts at work, all together."))
-        made.append(over(view, "iops_per_host", "hosts", ("bs", "read", "depth", "clients"), "matrix-per-host", f"Operations per second of a client host, over their number.{_elsewhere(view)}"))
+        made.append(over(view, "iops_per_host", "hosts", ("bs", "read", "depth", "clients"), "matrix-per-host", f"Operations per second of a client host, over their number.{_elsewhere(view, ANY_MIX)}"))
         for metric, which in (("host_iops_min", "slowest"), ("host_iops_max", "fastest")):
             made.append(over(view, metric, "hosts", ("bs", "read", "depth", "clients"), f"matrix-{which}-host", f"What the {which} client host did."))
     if len(values_of(view, "clients")) > 1:
@@ -33,7 +34,7 @@ def matrix(view: View) -> list[Figure | None]:
     for x in ("clients", "hosts"):
         if len(values_of(view, x)) > 1:
             around_x = tuple(f for f in ("bs", "read", "depth", "clients", "hosts") if f != x)
-            made.append(over(view, "iops_per_client", x, around_x, f"matrix-per-client-{x}", f"Operations per second of one client, over the number of {x}.{_elsewhere(view)}"))
+            made.append(over(view, "iops_per_client", x, around_x, f"matrix-per-client-{x}", f"Operations per second of one client, over the number of {x}.{_elsewhere(view, ANY_MIX)}"))
     if len(values_of(view, "disk")) > 1:
         made.append(over(view, "iops", "read", around, "matrix-disks", "Operations per second by kind of disk: the kinds were measured one after another.", series=("disk",)))
     made.append(over(view, "latency_p99", "read", around, "matrix-latency", "99th percentile of latency over the share of reads."))
@@ -67,15 +68,15 @@ def _processor(view: View) -> Figure | None:
     return plots.bars("matrix-cores", "Processors in use during the load, servers apart from clients (medians).", rows, "cores", "processors")
 
 
-def _elsewhere(view: View) -> str:
-    return " Dotted: values that the study prints, of its own machines." if published_of(view) else ""
+def _elsewhere(view: View, mix: str = "") -> str:
+    return f" Dotted: values that the study prints, of its own machines{mix}." if published_of(view) else ""
 
 
 MODES = (("cpu_user", "user"), ("cpu_system", "system"), ("cpu_softirq", "softirq"), ("cpu_guest", "guests"))
 
 
 def _machine(view: View) -> Figure | None:
-    """Ra's form: what the whole machine's processors did, over the operations per second that came of it; of the smallest blocks."""
+    """After Ra: what the whole machine's processors did, over the operations per second that came of it; of the smallest blocks."""
     smallest, panels = values_of(view, "bs")[:1], []
     small = only(view, {"bs": smallest[0]}) if smallest else view
     for b, disk in [(b, d) for b in view.measured for d in values_of(small, "disk") or [""]]:
@@ -114,7 +115,7 @@ def _osd_memory(view: View) -> Figure | None:
 
 
 def tables(view: View) -> list[dict[str, object]]:
-    """IOPS by block size and mix, a table for each back end and depth, as Ra prints them: {title, columns, rows}."""
+    """IOPS by block size and mix, a table for each back end and depth, after Ra's: {title, columns, rows}."""
     blocks, reads, made = values_of(view, "bs"), values_of(view, "read"), []
     if view.info.name != "matrix" or len(blocks) < 2 or len(reads) < 2:
         return []

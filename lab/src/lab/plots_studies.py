@@ -1,4 +1,4 @@
-"""Which figures a study gets: the forms of the published studies, filled with this run's cells.
+"""Which figures a study gets: forms after those of the published studies, filled with this run's cells.
 
     matrix      IOPS over the share of reads, a panel per block size and depth; a line per block size for each back
                 end; processor of servers and clients; latency                              (Ra's figures)
@@ -68,7 +68,7 @@ def _percentiles(view: View) -> list[Figure | None]:
 
 
 def _one_by_one(view: View) -> list[Figure | None]:
-    """Every VM's run time and bandwidth, in the order in which they ran: the study's 40 samples."""
+    """Every VM's run time and bandwidth, in the order in which they ran: of Oliveira's study there are 40."""
     styles, made = styles_of(view), []
     for metric in ("run_time", "bandwidth"):
         panels, unit = {}, ""
@@ -139,7 +139,7 @@ def _vm(view: View) -> list[Figure | None]:
 
 
 def _startup(view: View) -> list[Figure | None]:
-    """Ding's form: what the time to a running VM is made of over the size of its image, and each part over that size."""
+    """After Ding et al.: what the time to a running VM is made of over the size of its image, and each part over that size."""
     parts = (("download_time", "download"), ("convert_time", "convert"), ("resize_time", "resize"), ("overlay_time", "copy on write, clone"), ("batch_boot_time", "boot"))
     panels, of_size = [], [c for c in view.cases if len({dict(d).get("image") for d in view.cases if all(dict(d).get(f) == dict(c).get(f) for f in ("vms", "hosts"))}) > 1]
     for b in view.measured:
@@ -178,7 +178,7 @@ def _provision(view: View) -> list[Figure | None]:
 
 
 def _layouts(view: View) -> list[Figure | None]:
-    """Borges's form: over the stripe unit and over the stripe count, a figure for each operation, a panel for each back end, a line for each block
+    """After Borges et al.: over the stripe unit and over the stripe count, a figure for each operation, a panel for each back end, a line for each block
     size; over the threads that share a file, and over the delay, a line for each back end."""
     made: list[Figure | None] = []
     for x, other, name in (("stripe_unit", "stripe_count", "stripe unit"), ("stripe_count", "stripe_unit", "stripe count")):
@@ -276,9 +276,9 @@ def _ratios(view: View) -> list[Figure | None]:
             rows.append(Dot(label, view.pairs.index(c.pair), r.value, r.low, r.high, (), c.gain))
         if len(rows) > 1:
             made.append(plots.ratios(f"{view.info.name}-ratio-{metric.replace('_', '-')}",
-                                     f"Ratio of medians, {metric_name(metric)}; filled where it differs from 1.", rows, "ratio"))  # fmt: skip
+                                     f"Ratio of medians, {metric_name(metric)}; filled where a difference is called, hollow where none is or nothing is judged.", rows, "ratio"))  # fmt: skip
     if 0 < len(everything) <= plots.MAX_ROWS:
-        return [plots.ratios(f"{view.info.name}-ratios", "Ratios of medians; filled where the interval excludes 1.", everything, "ratio")]
+        return [plots.ratios(f"{view.info.name}-ratios", "Ratios of medians; filled where a difference is called, hollow where none is or nothing is judged.", everything, "ratio")]
     return made
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from lab import plots
 from lab.plots import Dot, Figure, Line, Panel
 from lab.records import FACTORS, PUBLISHED, Factor, Published
-from lab.report_data import CaseKey, View
+from lab.report_data import CaseKey, View, is_censored
 from lab.report_units import case_label, factor_value, metric_name
 
 MAX_DOT_METRICS = 6
@@ -129,7 +129,8 @@ def dots(view: View, metrics: Sequence[str] = (), name: str = "", caption: str =
                 if cell is None or cell.interval.median is None:
                     continue
                 i, unit = cell.interval, cell.unit
-                rows.append(Dot(row_label(view, b.name, case), styles[b.name], i.median, i.low, i.high, tuple(cell.rounds.values())))
+                bound = " (at least)" if metric == "stall" and is_censored(view.cells, b.name, case) else ""
+                rows.append(Dot(row_label(view, b.name, case) + bound, styles[b.name], i.median, i.low, i.high, tuple(cell.rounds.values())))
         if rows:
             groups.append((metric_name(metric), unit, rows))
     if not groups:

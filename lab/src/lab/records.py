@@ -208,8 +208,8 @@ class Published:
     line: bool = False  # drawn as a line across a panel rather than as a row beside the measured cases
 
 
-# Only what the papers print; "about" is theirs. Each is of other machines. Borges et al. print bandwidths of NFS and CephFS for each
-# operation; of how many threads is not among our notes, so they are lines across the panels of their largest blocks.
+# Only what our notes of the papers have (lab/docs/quotations.md says where each was checked). Each is of other machines. Of how many threads
+# Borges et al.'s bandwidths are, and of which mix Ra's operations of a VM and of a host, the notes do not say: they are lines across panels.
 PUBLISHED = [
     Published("oliveira", "boot", "bandwidth", 25e6, "Oliveira: Ceph, about"),
     Published("oliveira", "boot", "bandwidth", 5e6, "Oliveira: BeeFS, about"),
@@ -250,7 +250,7 @@ _STUDIES = [
     StudyInfo(
         "vm",
         "inside a VM: sequential throughput, random IOPS, iozone's pattern",
-        "Ding et al.: unified storage by RBD; Johari et al.: iozone in VMs",
+        "Ding et al.: RBD for Glance, Nova and Cinder; Johari et al.: iozone",
         ("bandwidth", "latency_p99"),
         "bs",
         ("work", "op", "depth"),
@@ -268,16 +268,16 @@ _STUDIES = [
     StudyInfo(
         "provision",
         "time until the disks of many VMs exist, and until they have booted",
-        "Ding et al.: unified storage by RBD",
+        "Ding et al.: RBD for Glance, Nova and Cinder",
         ("provision_time", "batch_boot_time", "download_time", "convert_time", "resize_time", "overlay_time"),
         "vms",
         ("hosts",),
-        "clone on unified storage against download, convert, resize and overlay on local storage",
+        "a model of the time to boot: a clone against download, convert, resize and overlay",
     ),
     StudyInfo(
         "migrate",
         "live migration over shared and over local storage",
-        "Ding et al.: unified storage by RBD",
+        "Ding et al.: RBD for Glance, Nova and Cinder",
         ("migration_time", "migration_pause", "migration_bytes"),
         "",
         (),
@@ -295,7 +295,7 @@ _STUDIES = [
     StudyInfo(
         "metadata",
         "metadata of files: create, stat, readdir, rename, unlink",
-        "asked by operators of CephFS (Borges et al. complain of its metadata server); no figures published in the five studies",
+        "asked by operators of CephFS (Borges et al. complain of its metadata server); our notes of the five studies have no figures of it",
         ("iops", "latency_p50", "latency_p99", "server_cpu_per_op"),
         "clients",
         ("op", "files", "flushed", "hosts"),
@@ -304,7 +304,7 @@ _STUDIES = [
     StudyInfo(
         "objects",
         "objects over S3: put, get, list, delete",
-        "asked by operators; no figures published in the five studies",
+        "asked by operators; our notes of the five studies have no figures of it",
         ("iops", "bandwidth", "latency_p50", "latency_p99", "server_cpu_per_op"),
         "object",
         ("op", "clients"),
@@ -313,7 +313,7 @@ _STUDIES = [
     StudyInfo(
         "failure",
         "what the client sees when a server is killed or hangs, and while copies are rebuilt",
-        "asked by operators; no figures published in the five studies",
+        "asked by operators; our notes of the five studies have no figures of it",
         ("stall", "recovery_time", "rebuild_latency_p99", "errors"),
         "",
         ("fault",),

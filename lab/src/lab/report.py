@@ -116,7 +116,8 @@ def _context(run: Run, out_dir: Path, wishes: Wishes) -> dict[str, Any]:
         "machine": _machine(run),
         "tools": sorted({(k, v) for e in run.environments for k, v in e.tools.items()}),
         "notes": list(dict.fromkeys(n for e in run.environments for n in e.notes)),
-        "options": [(k, v) for k, v in report_data.flattened(run.options).items() if v],
+        # Of the site's file its name: where it lies says nothing to readers, and pages are passed on.
+        "options": [(k, Path(v).name if k == "config.run.site" else v) for k, v in report_data.flattened(run.options).items() if v],
         "raw": _raw_link(run, out_dir),
         "min_bootstrap": stats.MIN_BOOTSTRAP,
         "min_verdict": stats.MIN_VERDICT,
@@ -134,18 +135,23 @@ def _headlines(view: View) -> list[dict[str, Any]]:
             continue
         divisor, unit = scale(medians, METRICS[metric].unit if metric in METRICS else next(c.unit for own in cells.values() for c in own))
         rows.append({
-            "name": metric_name(metric), "unit": unit, "cells": [_span([c.interval.median / divisor for c in cells[b.name]]) for b in view.measured],
+            "name": metric_name(metric), "unit": unit, "cells": [_span([c.interval.median / divisor for c in cells[b.name]], _bounded(view, metric, cells[b.name])) for b in view.measured],
             "cases": max(len(own) for own in cells.values()),
             "verdicts": [(f"{view.title(f.pair.reference)} / {view.title(f.pair.other)}", f.gain, f.badge) for f in found if f.metric == metric],
         })  # fmt: skip
     return rows
 
 
-def _span(values: list[float]) -> str:
+def _bounded(view: View, metric: str, cells: list[Cell]) -> bool:
+    """Whether a stall among them is only a lower bound."""
+    return metric == "stall" and any(report_data.is_censored(view.cells, c.backend, c.case) for c in cells)
+
+
+def _span(values: list[float], at_least: bool = False) -> str:
     if not values:
         return "-"
     low, high = significant(min(values)), significant(max(values))
-    return low if low == high else f"{low} to {high}"
+    return ("≥ " if at_least else "") + (low if low == high else f"{low} to {high}")
 
 
 def _raw_link(run: Run, out_dir: Path) -> str:

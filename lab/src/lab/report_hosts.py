@@ -1,4 +1,4 @@
-"""What each host of a site did: a table for each study, back end and case, medians over rounds. Only numbers, no verdicts."""
+"""What each host of a site did: a table for each study, back end and case, a column for each host, medians over rounds. Only numbers, no verdicts."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def _table(title: str, rounds: list[ByHost], varying: list[str]) -> dict[str, An
     hosts = list(dict.fromkeys(h for r in rounds for h in r.hosts))
     values = {(h, m): [r.hosts[h][m] for r in rounds if m in r.hosts.get(h, {})] for h in hosts for m in HOST_METRICS}
     metrics = [m for m in HOST_METRICS if any(values[h, m] for h in hosts)]
-    columns = []
+    measures = []
     for m in metrics:
         unit, name = HOST_METRICS[m]
         divisor, shown = scale([statistics.median(values[h, m]) for h in hosts if values[h, m]], unit)
-        columns.append((m, divisor, f"{name} [{shown}]" if shown else name))
+        measures.append((m, divisor, f"{name} [{shown}]" if shown else name))
     return {
         "title": f"{title}: {case_label(rounds[0].case, varying) or 'all'}",
         "rounds": len(rounds),
-        "columns": [text for _, _, text in columns],
-        "rows": [(h, [significant(statistics.median(values[h, m]) / d) if values[h, m] else "-" for m, d, _ in columns]) for h in hosts],
+        "columns": hosts,
+        "rows": [(text, [significant(statistics.median(values[h, m]) / d) if values[h, m] else "-" for h in hosts]) for m, d, text in measures],
     }  # fmt: skip

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lab import stats
 from lab.records import Run
-from lab.report_data import UNLIKE, BackendView, Compared, Pair, View
+from lab.report_data import UNLIKE, BackendView, Compared, Pair, View, is_censored
 from lab.report_units import case_label, joined, metric_name, significant, written
 
 MAX_CASES_NAMED = 3  # exceptions that a sentence names; more are counted
@@ -47,6 +47,9 @@ def _finding(view: View, metric: str, pair: Pair, compared: list[Compared]) -> F
         groups.setdefault(c.gain, []).append(c)
     gain = next(iter(groups)) if len(groups) == 1 else "mixed" if any(g in groups for g in DECIDED) else next((g for g in ("same", "undecided", UNLIKE) if g in groups), "undecided")
     sentence = _single(view, metric, pair, compared[0]) if len(compared) == 1 else _many(view, metric, pair, compared, groups)
+    bounds = [view.title(n) for n in (pair.reference, pair.other) if metric == "stall" and any(is_censored(view.cells, n, c.case) for c in compared)]
+    if bounds:
+        sentence += f" Stalls of {joined(bounds)} lasted as long as the outage{'' if len(compared) == 1 else ' in some cases'}: at least so long."
     return Finding(metric, pair, gain, _badge(gain, groups, len(compared)), sentence)
 
 

@@ -12,8 +12,8 @@ Vocabulary
                 account (Holm), so that a family of equal pairs has any verdict in at most 5 % of reports
 
 Method, and why (figures of docs/statistics.md, repeated by tests/test_stats_coverage.py)
-    Percentile bootstrap of the median with 10,000 resamples and 95 % from 20 values on, as the study of BeeFS
-    against Ceph did with 40. Below that the bootstrap covers less than it claims (88 % at 7 values), so there
+    Percentile bootstrap of the median with 10,000 resamples and 95 % from 20 values on, as Oliveira's study
+    of BeeFS and Ceph did with 40. Below that the bootstrap covers less than it claims (88 % at 7 values), so there
     the exact interval of the order statistics is taken, which covers at least 95 % whatever the distribution.
     Below 6 values no 95 % interval exists: the range is given, with the confidence that it has (94 % at 5).
     The ratio resamples rounds: in an interleaved run the same rounds for A and B, so that what disturbs a whole

@@ -56,7 +56,11 @@ class RbdBackend(Backend):
 
     def options(self) -> dict[str, Any]:
         s = self.service.settings
-        return {**super().options(), "rbd_cache": s.rbd_cache, "osds": s.osds, "osd_memory": s.osd_memory, "auth": self.auth}
+        told = {**super().options(), "rbd_cache": s.rbd_cache}
+        if not self.service.external:
+            return {**told, "osds": s.osds, "osd_memory": s.osd_memory, "auth": self.auth}
+        # Of a cluster that was there, settings of the lab say nothing; the one that it starts on a site's hosts has cephx.
+        return {**told, "osd_memory": s.osd_memory, "auth": "cephx"} if self.service.ours else told
 
     def rbd(self, *args: str, timeout: float = 120) -> str:
         quiet = ["--no-progress"] if args[0] in ("rm", "import", "export") else []

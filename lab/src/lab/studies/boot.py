@@ -1,5 +1,5 @@
 """A VM's life: its disk is cloned, it boots, writes 1 GiB in blocks of 4 KiB at random, synchronously and directly, one
-at a time, and is deleted. All in one sample, as the study of BeeFS did it.
+at a time, and is deleted. All of that is one sample; the work is that of Oliveira's study of BeeFS.
 
 fio writes past the end of the root file system, on the same disk: the region is new, so first writes pay for allocation.
 With a time limit (quick) only part of the region is written, which the factor `writes` says; there is no run_time then.
