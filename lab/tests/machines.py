@@ -5,6 +5,7 @@ when the test's own process ends (PR_SET_PDEATHSIG), however that comes, and a v
 setpriv, nsenter, ip, sshd.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -172,12 +173,15 @@ class Machine:
         return found
 
     def freeze(self):
-        for p in self.pids():
-            os.kill(p, signal.SIGSTOP)
+        self._tell(signal.SIGSTOP)
 
     def thaw(self):
+        self._tell(signal.SIGCONT)
+
+    def _tell(self, which):
         for p in self.pids():
-            os.kill(p, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # what wakes first may end others
+                os.kill(p, which)
 
     def cable(self, connected):
         self.machines._ip_of_switch("link", "set", self.port, "up" if connected else "down")
