@@ -109,6 +109,7 @@ impl Machine {
             self.take_back(client, record);
         }
         self.come_back();
+        self.suspect_leases();
         self.hear_who_replays_nothing();
         self.begin_replays();
     }
