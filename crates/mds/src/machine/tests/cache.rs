@@ -197,6 +197,12 @@ impl Cache {
         known.filter(|(_, until)| *until > now).map(|(ino, _)| *ino)
     }
 
+    /// Names that it trusts by leases.
+    pub fn leased_names(&self, now: Duration) -> impl Iterator<Item = (u64, &Bytes)> {
+        let valid = self.leased.iter().filter(move |(_, (_, until))| *until > now);
+        valid.map(|((dir, name), _)| (*dir, name))
+    }
+
     fn stale_lease(&self, m: &Machine, caps: &BTreeMap<u64, CapRecord>, now: Duration) -> Option<String> {
         let mut valid = self
             .leased

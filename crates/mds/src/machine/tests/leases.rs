@@ -261,6 +261,7 @@ fn a_client_that_goes_takes_its_leases_with_it() {
     w.clients.get_mut(&2).unwrap().stubborn = true;
     let tid = make_asked(&mut w, 1, (d, "g"));
     assert!(w.reply(1, tid).is_none());
+    w.watched = false;
     let m = MClientSession::short(session_op::REQUEST_CLOSE, w.clients[&2].counted);
     w.say(2, m.message(0));
     w.settle();

@@ -413,6 +413,12 @@ impl Client {
 
     // Leases
 
+    /// Names that it trusts for a while.
+    pub fn leased_names(&self, now: u64) -> Vec<(u64, u8)> {
+        let all = self.cache.leased_names(Duration::from_micros(now));
+        all.filter_map(|(dir, n)| number(n).map(|n| (dir, n))).collect()
+    }
+
     fn heard_lease(&mut self, m: &Message) {
         let lease = MClientLease::from_message(m).unwrap();
         if lease.action == lease_action::REVOKE {
