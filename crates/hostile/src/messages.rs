@@ -5,6 +5,7 @@
 
 use crate::take::{take, take_bytes};
 use bytes::Bytes;
+use messages::fs::MClientLease;
 use messages::mon::*;
 use messages::osd::{MCommand, MCommandReply, MOSDBackoff, MOSDOp, MOSDOpReply, MWatchNotify, kind};
 use msgr::Message;
@@ -59,6 +60,7 @@ pub fn messages(mut data: &[u8]) -> bool {
     );
     macro_rules! check_all { ($($t:ty),* $(,)?) => {$( decoded |= check::<$t>(&m); )*}; }
     check_all!(
+        MClientLease,
         MMonCommand,
         MMonCommandAck,
         MFsMap,

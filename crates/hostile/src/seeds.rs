@@ -129,6 +129,9 @@ const MONITOR_KINDS: &[(&str, u16, u16)] = &[
     ("subscribe", 15, 3),
 ];
 
+/// Of the file system's, what clients say of leases.
+const FS_LEASE: u16 = 0x311;
+
 pub fn messages() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (name, _) in files("osd", ".json") {
@@ -142,6 +145,13 @@ pub fn messages() -> Vec<Vec<u8>> {
             let number = |k: &str| m[k].as_u64().unwrap_or(0) as u16;
             let (front, data) = (unhex(&m["front_hex"]), unhex(&m["data_hex"]));
             seeds.push(message(number("type"), number("header_version"), &front, &data));
+        }
+    }
+    let recorded = fs::read_to_string(dir("filesystem/messages.jsonl")).unwrap();
+    for line in recorded.lines() {
+        let m: Value = serde_json::from_str(line).unwrap();
+        if m["type"] == FS_LEASE {
+            seeds.push(message(FS_LEASE, 1, &unhex(&m["front"]), &[]));
         }
     }
     for (name, front) in files("monitor", ".front.bin") {

@@ -19,8 +19,9 @@ impl Machine {
         self.caps.entry(ino).or_default()
     }
 
-    /// The client gets, or keeps, a capability, by a reply.
-    pub(crate) fn issue(&mut self, r: &Request, inode: &Inode) -> CapStat {
+    /// The client gets, or keeps, a capability, by a reply. `spares`: Fs of a directory is not given anew, but to who has it for itself:
+    /// the next who changes it would have to wait for that.
+    pub(crate) fn issue(&mut self, r: &Request, inode: &Inode, spares: bool) -> CapStat {
         if self.replays.running {
             return CapStat::default();
         }
@@ -61,8 +62,7 @@ impl Machine {
         let Some(cap) = ic.holders.get_mut(&client) else {
             return CapStat::default();
         };
-        if inode.is_dir() && r.changes() && allowed & cap::FX == 0 {
-            // The next who changes it would have to wait for it.
+        if inode.is_dir() && spares && allowed & cap::FX == 0 {
             allowed &= !cap::FS | cap.pending;
         }
         cap.pending |= allowed & cap.liked(inode) | cap::PIN;
@@ -205,8 +205,12 @@ impl Machine {
             mask,
             except,
         };
+        let now = self.now.monotonic;
         let ic = self.inode_caps(ino);
         if !ic.frozen.contains(&frozen) {
+            if mask & cap::FS != 0 {
+                ic.taken_back(except, now);
+            }
             ic.frozen.push(frozen);
             r.frozen.insert(ino);
         }
@@ -226,6 +230,7 @@ impl Machine {
 
     /// The request has ended: what it kept back may be given again.
     pub(crate) fn thaw(&mut self, r: &mut Request) {
+        self.thaw_names(r);
         for ino in std::mem::take(&mut r.frozen) {
             if let Some(ic) = self.caps.get_mut(&ino) {
                 ic.frozen.retain(|f| f.request != r.id);

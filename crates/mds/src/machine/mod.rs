@@ -16,6 +16,7 @@ mod early;
 mod evict;
 mod flocks;
 mod flush_snap;
+mod leases;
 mod load;
 pub(crate) mod parts;
 mod realms;
@@ -209,6 +210,7 @@ impl Machine {
     fn tick(&mut self) {
         self.tell_sums();
         self.look_after_sessions();
+        self.look_after_leases();
         self.recall();
         self.look_after_reconnect();
         self.look_after_replays();

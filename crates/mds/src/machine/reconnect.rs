@@ -109,6 +109,7 @@ impl Machine {
             self.take_back(client, record);
         }
         self.come_back();
+        self.suspect_leases();
         self.hear_who_replays_nothing();
         self.begin_replays();
     }
@@ -164,7 +165,10 @@ impl Machine {
         self.osd_barrier = self.osd_barrier.max(self.osd_epoch);
         for client in clients {
             self.send_open(client, 0);
-            self.remind(client);
+            // Attributes are told with it, and those that it changes again are not yet what it knows.
+            if !self.replays.queue.contains_key(&client) {
+                self.remind(client);
+            }
         }
         let writing: Vec<u64> = self.writing.iter().copied().collect();
         for ino in writing {

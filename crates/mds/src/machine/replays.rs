@@ -114,6 +114,7 @@ impl Machine {
         self.runnable.extend(next);
         if !self.replays.queue.contains_key(&client) {
             self.hear_held(client);
+            self.remind(client);
         }
         if self.state == MdsState::ClientReplay && self.replays.queue.is_empty() {
             self.end_replays();

@@ -15,7 +15,11 @@ pub(crate) const AUTHORITY: u8 = 1;
 impl Machine {
     /// As it is now, with a capability.
     pub(crate) fn stat(&mut self, r: &Request, inode: &Inode) -> InodeStat {
-        let mut cap = self.issue(r, inode);
+        self.stat_sparing(r, inode, r.changes())
+    }
+
+    fn stat_sparing(&mut self, r: &Request, inode: &Inode, spares: bool) -> InodeStat {
+        let mut cap = self.issue(r, inode, spares);
         cap.realm = self.realm_cached(inode);
         stat_of(inode, NOSNAP, cap)
     }
@@ -57,7 +61,9 @@ impl Machine {
         name: &Bytes,
         target: Option<&Arc<Inode>>,
     ) -> Answer {
-        let dir_stat = self.stat(r, dir);
+        let spares = r.changes() || self.tells_by_names(r.client, dir.ino);
+        let dir_stat = self.stat_sparing(r, dir, spares);
+        let lease = self.lease(r, &dir_stat, name, target.map(|t| &**t));
         let target = target.map(|t| Box::new(self.stat(r, t)));
         Answer {
             realms_of: Some(target.as_ref().map_or(dir.ino, |t| t.ino)),
@@ -66,7 +72,7 @@ impl Machine {
                     dir: dir_stat,
                     dir_stat: DirStat::whole(),
                     name: name.clone(),
-                    lease: LeaseStat::default(),
+                    lease,
                 })),
                 target,
             },

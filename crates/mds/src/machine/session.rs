@@ -88,7 +88,7 @@ impl Machine {
                     self.said(conn, client, Said::Release(item));
                 }
             }),
-            MClientLease::KIND => MClientLease::from_message(m).map(drop),
+            MClientLease::KIND => MClientLease::from_message(m).map(|l| self.client_lease(client, &l)),
             // Metrics, and what is newer than we are.
             _ => return,
         };
@@ -247,6 +247,7 @@ impl Machine {
             self.abandon(*id);
         }
         self.drop_flocks(client);
+        self.end_leases(client);
         for ino in &session.caps {
             self.drop_cap(client, *ino);
         }

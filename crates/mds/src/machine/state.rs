@@ -3,6 +3,7 @@
 use super::parts::caps::InodeCaps;
 use super::parts::early::Early;
 use super::parts::events::{Effect, Now, Options};
+use super::parts::leases::Leases;
 use super::parts::loads::Loads;
 use super::parts::locks::FileLocks;
 use super::parts::outbox::Outbox;
@@ -44,6 +45,7 @@ pub struct Machine {
     pub(crate) replays: Replays,
     pub(crate) sessions: Sessions,
     pub(crate) caps: BTreeMap<u64, InodeCaps>,
+    pub(crate) leases: Leases,
     pub(crate) flocks: BTreeMap<u64, FileLocks>,
     pub(crate) requests: BTreeMap<RequestId, Request>,
     pub(crate) last_request: RequestId,
@@ -108,6 +110,7 @@ impl Machine {
             replays: Replays::default(),
             sessions: Sessions::default(),
             caps: BTreeMap::new(),
+            leases: Leases::default(),
             flocks: BTreeMap::new(),
             requests: BTreeMap::new(),
             last_request: 0,

@@ -5,6 +5,7 @@ use super::tx::ClientId;
 use crate::row::Inode;
 use messages::fs::cap;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// What clients may keep of what they were told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub const CLIENT_MAX: usize = 1 << 20;
 const ALONE: u32 = 8;
 /// What was shown in so many messages is kept apart; the oldest are taken together then.
 const SHOWN_MAX: usize = 16;
+/// Where Fs was given up for a change twice in so long, it would be again.
+const CONTESTED: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Default)]
 pub struct Cap {
@@ -57,6 +60,10 @@ pub struct InodeCaps {
     pub waiting: BTreeSet<RequestId>,
     /// Of a directory: who was shown it last, and how often in a row.
     pub run: (ClientId, u32),
+    /// When others gave Fs up for a change last.
+    pub taken: Option<Duration>,
+    /// Until when that is taken for what goes on.
+    pub contested: Option<Duration>,
 }
 
 /// What nobody else may be given while one has these bits.
@@ -159,6 +166,24 @@ impl InodeCaps {
             (last, n) if last == client => (client, n.saturating_add(1)),
             _ => (client, 1),
         };
+    }
+
+    /// Somebody is about to change it, and all but `except` give Fs up.
+    pub fn taken_back(&mut self, except: Option<ClientId>, now: Duration) {
+        let others = || self.holders.iter().filter(|(k, _)| Some(**k) != except);
+        let again = self.taken.is_some_and(|at| now.saturating_sub(at) < CONTESTED);
+        let is_taken = others().any(|(_, c)| c.issued & cap::FS != 0);
+        // Where nobody has it because it is contested, it stays so while there are others.
+        if is_taken && again || self.is_contested(now) && others().next().is_some() {
+            self.contested = Some(now + CONTESTED);
+        }
+        if is_taken {
+            self.taken = Some(now);
+        }
+    }
+
+    pub fn is_contested(&self, now: Duration) -> bool {
+        self.contested.is_some_and(|until| now < until)
     }
 
     pub fn wants(&self) -> u32 {

@@ -64,6 +64,10 @@ pub enum Broken {
     Generous,
     /// What a client may have changed on its own before a restart is not held by it any more.
     Forgetful,
+    /// A name is changed that others trust by a lease.
+    Trusted,
+    /// After a restart nobody is thought to trust names by the word of the server before.
+    Oblivious,
 }
 
 impl Early {

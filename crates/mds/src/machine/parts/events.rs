@@ -160,6 +160,8 @@ pub struct Options {
     /// Rows that nobody uses are kept in so much memory.
     pub cache_bytes: usize,
     pub caching: Caching,
+    /// Names of directories that several change may be trusted for a while.
+    pub leases: bool,
     /// Changes are answered before they are durable, where a client can bring them back.
     pub early: bool,
     /// How long clients may take to come back after a restart.
@@ -171,6 +173,7 @@ impl Default for Options {
         Self {
             cache_bytes: 256 << 20,
             caching: Caching::Shared,
+            leases: true,
             early: true,
             reconnect: Duration::from_secs(45),
         }

@@ -4,6 +4,7 @@ pub mod caps;
 pub mod early;
 pub mod events;
 pub mod held;
+pub mod leases;
 pub mod loads;
 pub mod locks;
 pub mod outbox;

@@ -1,5 +1,6 @@
 //! A request under way.
 
+use super::leases::Name;
 use super::tx::ClientId;
 use bytes::Bytes;
 use messages::fs::{MClientRequest, Trace};
@@ -20,6 +21,8 @@ pub struct Request {
     pub began: Duration,
     /// Inodes at which it keeps something back.
     pub frozen: BTreeSet<u64>,
+    /// Names that nobody is given a lease of before it has ended.
+    pub names: BTreeSet<Name>,
     pub phase: Phase,
     /// Its client had an answer by the server before.
     pub is_replay: bool,
@@ -63,6 +66,8 @@ impl Request {
 pub struct Answer {
     pub trace: Trace,
     pub extra: Bytes,
+    /// Not 0 where it says that something is not there, and how that may be known.
+    pub result: i32,
     /// The inode whose realms are told.
     pub realms_of: Option<u64>,
 }

@@ -105,6 +105,7 @@ impl Machine {
         self.realms_of(&dir)?;
         self.check_one_more(r, &dir)?;
         self.withhold(r, dir.ino, cap::FS | cap::FX, Some(r.client))?;
+        self.take_names(r, &[(dir.ino, &named.name)], Some(r.client))?;
         let first = self.next_snap_of(&dir)?;
         let dir = self.inode(dir.ino)?;
         let xattrs = match r.m.data.is_empty() || !making.symlink.is_empty() {

@@ -1,9 +1,10 @@
 //! LOOKUP, GETATTR, and finding inodes by number.
 
+use super::paths::Named;
 use super::{Answer, READ, Request};
 use crate::machine::{Machine, Result};
 use crate::row::{Inode, NOSNAP, ROOT};
-use messages::fs::{LeaseStat, cap};
+use messages::fs::{cap, request_flag};
 use types::Errno;
 
 /// Below are numbers that clients take for the server's own.
@@ -38,7 +39,9 @@ impl Machine {
     pub(crate) fn lookup(&mut self, r: &mut Request) -> Result<Answer> {
         let named = self.named(&r.m.path.clone())?;
         self.check_at(r, &named.dir, Some(&named.name), READ)?;
-        let dentry = named.dentry.ok_or(Errno::ENOENT)?;
+        let Some(dentry) = named.dentry else {
+            return self.absent(r, &named);
+        };
         if named.dir.snap != NOSNAP {
             return self.lookup_in_snap(r, &named.dir, &named.name);
         }
@@ -106,8 +109,16 @@ impl Machine {
         Ok(self.dentry_answer(r, &dir, &name, Some(&inode)))
     }
 
-    /// A negative answer may be trusted by nobody for any time.
-    pub(crate) fn no_lease() -> LeaseStat {
-        LeaseStat::default()
+    /// That there is no such name is told with what lets the client trust it, where it wants that.
+    fn absent(&mut self, r: &Request, named: &Named) -> Result<Answer> {
+        let dir = &named.dir;
+        let wants = r.m.flags & request_flag::WANT_DENTRY != 0;
+        if dir.snap != NOSNAP || dir.inode.nlink == 0 || !wants || !self.gives_leases() {
+            return Err(Errno::ENOENT.into());
+        }
+        self.realms_of(&dir.inode)?;
+        let mut answer = self.dentry_answer(r, &dir.inode, &named.name, None);
+        answer.result = Errno::ENOENT.code();
+        Ok(answer)
     }
 }

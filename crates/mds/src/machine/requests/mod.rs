@@ -54,6 +54,7 @@ impl Machine {
             m: Arc::new(m),
             began: self.now.monotonic,
             frozen: BTreeSet::new(),
+            names: BTreeSet::new(),
             phase: Phase::New,
             is_replay,
             heard_releases: false,
@@ -98,7 +99,7 @@ impl Machine {
         let outcome = self.carry_out(&mut r);
         self.replays.running = false;
         match outcome {
-            Ok(answer) => self.finish(r, 0, answer),
+            Ok(answer) => self.finish(r, answer.result, answer),
             Err(Stop::Error(e)) => self.finish(r, e.code(), Answer::default()),
             Err(stop) => {
                 let id = r.id;
@@ -114,6 +115,10 @@ impl Machine {
     }
 
     fn carry_out(&mut self, r: &mut Request) -> Result<Answer> {
+        if r.m.flags & request_flag::ASYNC != 0 {
+            // Its client goes on as if it were done, under a number that it was never given.
+            return Err(Errno::EOPNOTSUPP.into());
+        }
         if r.phase == Phase::New {
             let m = r.m.clone();
             if !r.is_replay && !std::mem::replace(&mut r.heard_releases, true) {

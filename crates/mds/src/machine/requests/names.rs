@@ -38,6 +38,7 @@ impl Machine {
         self.realms_of(&inode)?;
         self.withhold(r, dir.ino, cap::FS | cap::FX, Some(r.client))?;
         self.withhold(r, inode.ino, cap::LS | cap::LX, None)?;
+        self.take_names(r, &[(dir.ino, &named.name)], Some(r.client))?;
         let first = self.next_snap_of(&dir)?;
         let (dir, inode) = (self.inode(dir.ino)?, self.inode(inode.ino)?);
         let stamp = r.stamp();
@@ -115,6 +116,7 @@ impl Machine {
         self.realms_of(&named.dir.inode)?;
         self.withhold(r, dir, cap::FS | cap::FX, Some(r.client))?;
         self.withhold(r, inode.ino, cap::LS | cap::LX, None)?;
+        self.take_names(r, &[(dir, &named.name)], Some(r.client))?;
         let (dir, inode) = (self.inode(dir)?, self.inode(inode.ino)?);
         let stamp = r.stamp();
         let mut tx = Tx::default();

@@ -90,12 +90,15 @@ impl Machine {
         if !missing.is_empty() {
             return Err(Stop::Load(missing));
         }
-        let entries = self.list(r, &at.inode, names.entries)?;
+        let mut entries = self.list(r, &at.inode, names.entries)?;
         let mut answer = self.target(r, &at.inode);
         if from.is_none()
             && let Some(stat) = &mut answer.trace.target
         {
             self.lend_listing(r.client, stat);
+        }
+        if let Some(dir) = &answer.trace.target {
+            self.lease_listed(r, dir, &mut entries);
         }
         answer.extra = listing(&entries, flags(from.is_none(), names.end));
         Ok(answer)
@@ -118,11 +121,21 @@ impl Machine {
             if gives && inode.is_dir() && stat.cap.caps & cap::FS == 0 {
                 kept.push(ino);
             }
-            entries.push((name, Self::no_lease(), stat));
+            entries.push((name, LeaseStat::default(), stat));
         }
         // Who was alone with it is not any more.
         kept.into_iter().for_each(|ino| self.settle(ino));
         Ok(entries)
+    }
+
+    /// Where the directory's names cannot be trusted together: each for a while.
+    fn lease_listed(&mut self, r: &Request, dir: &InodeStat, entries: &mut [Entry]) {
+        for (name, lease, stat) in entries {
+            if stat.cap.caps != 0 {
+                let inode = self.cached(stat.ino);
+                *lease = self.lease(r, dir, name, inode.as_deref());
+            }
+        }
     }
 
     /// A page of names that are in memory; what is missing is read first.

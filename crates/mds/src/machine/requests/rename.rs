@@ -40,9 +40,11 @@ impl Machine {
         self.check_access(r, &m.to.dir.inode, Some(&m.to.name), WRITE)?;
         if m.replaced.as_ref().is_some_and(|i| i.ino == m.moved.ino) {
             // Two names of one inode: nothing happens. A client takes the old one for gone, as long as it trusts its directory.
-            for dir in [m.from.dir.inode.ino, m.to.dir.inode.ino] {
+            let (from, to) = (m.from.dir.inode.ino, m.to.dir.inode.ino);
+            for dir in [from, to] {
                 self.withhold(r, dir, cap::FS | cap::FX, None)?;
             }
+            self.take_names(r, &[(from, &m.from.name), (to, &m.to.name)], None)?;
             return self.named_answer(r, m.to.dir.inode.ino, &m.to.name, Some(m.moved.ino));
         }
         self.check_move(&m)?;
@@ -90,6 +92,8 @@ impl Machine {
         // The answer shows the one that the name is in now; what the other is like is not known to the client either.
         self.withhold(r, from, cap::FS | cap::FX, keeps.filter(|_| from == to))?;
         self.withhold(r, to, cap::FS | cap::FX, keeps)?;
+        let mut names = vec![(from, &m.from.name), (to, &m.to.name)];
+        names.extend(pause.iter().flat_map(|i| i.links.iter().map(|l| (l.0, &l.1))));
         let others: BTreeSet<u64> = pause
             .into_iter()
             .flat_map(|i| i.links.iter().map(|l| l.0))
@@ -101,7 +105,7 @@ impl Machine {
         if let Some(i) = &m.replaced {
             self.withhold(r, i.ino, cap::LS | cap::LX, None)?;
         }
-        Ok(())
+        self.take_names(r, &names, keeps)
     }
 
     fn carry_out_move(&mut self, r: &mut Request, m: &Move) -> Result<Answer> {

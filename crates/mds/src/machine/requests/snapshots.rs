@@ -138,7 +138,11 @@ impl Machine {
             };
             bytes += limits.cost(name);
             // A name may be another snapshot's soon.
-            entries.push((name.clone(), Self::no_lease(), stat_in(&inode, *id, &info, true)));
+            entries.push((
+                name.clone(),
+                LeaseStat::default(),
+                stat_in(&inode, *id, &info, true),
+            ));
         }
         let mut answer = self.target(r, &dir);
         let begin = behind.is_none();

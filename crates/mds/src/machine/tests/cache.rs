@@ -1,5 +1,5 @@
 //! What a client of the tests takes for true without asking, as real ones do: attributes by its capabilities, names by Fs of their
-//! directory. [`World::stale`] finds what is not true any more.
+//! directory, or by leases. [`World::stale`] finds what is not true any more.
 
 use super::world::World;
 use crate::machine::Machine;
@@ -7,9 +7,10 @@ use crate::membership::MdsState;
 use crate::row::{Inode, Key, NOSNAP, Row, S_IFMT};
 use bytes::Bytes;
 use messages::fs::{
-    CapRecord, InodeStat, MClientCaps, MClientReply, MClientRequest, Xattrs, cap, op, readdir_flag,
+    CapRecord, InodeStat, LeaseStat, MClientCaps, MClientReply, MClientRequest, Xattrs, cap, op, readdir_flag,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use types::Utime;
 
 /// Each group of attributes as it was last told.
@@ -30,12 +31,22 @@ pub struct Cache {
     names: BTreeMap<(u64, Bytes), Option<u64>>,
     /// Of these directories all names are known.
     complete: BTreeSet<u64>,
+    /// Names by leases, and until when.
+    leased: BTreeMap<(u64, Bytes), (Option<u64>, Duration)>,
 }
 
 const ALL: u32 = cap::AS | cap::LS | cap::XS | cap::FS;
 
 /// Entries of a listing, and its flags.
 pub fn entries(reply: &MClientReply) -> (Vec<(Bytes, InodeStat)>, u16) {
+    let (all, flags) = leased_entries(reply);
+    (
+        all.into_iter().map(|(name, _, stat)| (name, stat)).collect(),
+        flags,
+    )
+}
+
+fn leased_entries(reply: &MClientReply) -> (Vec<(Bytes, LeaseStat, InodeStat)>, u16) {
     if reply.op != op::READDIR || reply.result != 0 || reply.extra.is_empty() {
         return (Vec::new(), 0);
     }
@@ -46,10 +57,10 @@ pub fn entries(reply: &MClientReply) -> (Vec<(Bytes, InodeStat)>, u16) {
     let mut all = Vec::new();
     for _ in 0..n {
         let name = r.blob().unwrap();
-        let _: messages::fs::LeaseStat = r.get().unwrap();
+        let lease: LeaseStat = r.get().unwrap();
         let stat: InodeStat = r.get().unwrap();
         if stat.snapid == NOSNAP {
-            all.push((name, stat));
+            all.push((name, lease, stat));
         }
     }
     (all, flags)
@@ -100,7 +111,9 @@ impl Cache {
         (listed, flags): &(Vec<(Bytes, InodeStat)>, u16),
         asked: Option<&MClientRequest>,
         caps: &BTreeMap<u64, CapRecord>,
+        sent: Duration,
     ) {
+        self.see_leases(reply, asked, sent);
         let trusts = |dir: u64| caps.get(&dir).is_some_and(|c| c.issued & cap::FS != 0);
         let target = reply.trace.target.as_ref().map(|t| t.ino);
         if let Some(d) = &reply.trace.dentry
@@ -125,6 +138,87 @@ impl Cache {
                 self.complete.insert(dir);
             }
         }
+    }
+
+    /// It counts from when it asked.
+    fn see_leases(&mut self, reply: &MClientReply, asked: Option<&MClientRequest>, sent: Duration) {
+        let target = reply.trace.target.as_ref().map(|t| t.ino);
+        if let Some(m) = asked
+            && m.op == op::RENAME
+            && reply.result == 0
+            && reply.trace.dentry.is_some()
+        {
+            // As 16.2 takes them for gone: the old name, and all names of what was replaced.
+            let (old, new) = (
+                (m.path2.ino, m.path2.path.clone()),
+                (m.path.ino, m.path.path.clone()),
+            );
+            let replaced = self.leased.get(&new).and_then(|l| l.0);
+            for (name, (ino, _)) in &mut self.leased {
+                if *name == old || replaced.is_some() && *ino == replaced {
+                    *ino = None;
+                }
+            }
+        }
+        if let Some(d) = &reply.trace.dentry {
+            self.see_lease((d.dir.ino, d.name.clone()), target, &d.lease, sent);
+        }
+        for (name, lease, stat) in leased_entries(reply).0 {
+            if let Some(dir) = target {
+                self.see_lease((dir, name), Some(stat.ino), &lease, sent);
+            }
+        }
+    }
+
+    fn see_lease(&mut self, name: (u64, Bytes), ino: Option<u64>, lease: &LeaseStat, sent: Duration) {
+        let until = sent + Duration::from_millis(u64::from(lease.duration_ms));
+        match self.leased.get_mut(&name) {
+            // One that it has goes on, whatever the name stands for now.
+            Some(known) if lease.mask == 0 => known.0 = ino,
+            Some(known) => *known = (ino, until.max(known.1)),
+            None if lease.mask == 0 => {}
+            None => drop(self.leased.insert(name, (ino, until))),
+        }
+    }
+
+    /// A lease is asked back.
+    pub fn end_lease(&mut self, dir: u64, name: &Bytes) {
+        self.leased.remove(&(dir, name.clone()));
+    }
+
+    /// It has nothing of the directory any more.
+    pub fn forget_dir(&mut self, dir: u64) {
+        self.leased.retain(|(d, _), _| *d != dir);
+    }
+
+    /// What a name stands for by its lease.
+    pub fn leased(&self, dir: u64, name: &str, now: Duration) -> Option<Option<u64>> {
+        let known = self.leased.get(&(dir, Bytes::copy_from_slice(name.as_bytes())));
+        known.filter(|(_, until)| *until > now).map(|(ino, _)| *ino)
+    }
+
+    /// Names that it trusts by leases.
+    pub fn leased_names(&self, now: Duration) -> impl Iterator<Item = (u64, &Bytes)> {
+        let valid = self.leased.iter().filter(move |(_, (_, until))| *until > now);
+        valid.map(|((dir, name), _)| (*dir, name))
+    }
+
+    fn stale_lease(&self, m: &Machine, caps: &BTreeMap<u64, CapRecord>, now: Duration) -> Option<String> {
+        let mut valid = self
+            .leased
+            .iter()
+            .filter(|((dir, _), (_, until))| *until > now && caps.contains_key(dir));
+        valid.find_map(|((dir, name), (ino, until))| {
+            let live = match m.table.peek(&Key::dentry(*dir, name)) {
+                Some(Row::Dentry(d)) => Some(d.ino),
+                _ if m.table.is_complete(*dir) => None,
+                // Not in memory.
+                _ => return None,
+            };
+            (live != *ino).then(|| {
+                format!("{name:?} of {dir:x} by a lease until {until:?}: {ino:x?}, and it is {live:x?}")
+            })
+        })
     }
 
     /// What it was told of the name; the inner None: that there is none.
@@ -249,6 +343,10 @@ impl World {
             }
             let waits = |tid: &u64| !c.replies.contains_key(tid);
             let own = c.asked.keys().any(waits) || !c.unsafes.is_empty();
+            let leased = c.cache.stale_lease(&self.m, &c.caps, self.now().monotonic);
+            if let Some(what) = leased.filter(|_| !own) {
+                return Some(format!("client {id}: {what}"));
+            }
             for record in c.caps.values() {
                 if let Some(what) = c.cache.stale(&self.m, record, own) {
                     return Some(format!("client {id}: {what}"));

@@ -6,7 +6,7 @@ use super::world::World;
 use super::*;
 use crate::machine::parts::early::Broken;
 use crate::row::ROOT;
-use messages::fs::{MClientCaps, Release};
+use messages::fs::{MClientCaps, Release, request_flag};
 
 const SHARED: u32 = cap::AS | cap::LS | cap::XS | cap::FS;
 
@@ -451,7 +451,8 @@ fn begin(w: &mut World, dice: &mut Dice, dirs: &[u64; 3]) {
         )),
         15 => close(w, who, ino, dice.roll(2) == 0),
         16 | 17 => drop(w.ask(who, op::READDIR, (dir, ""), (0, ""), Args::words(&[0, 0]))),
-        18 | 19 => drop(w.ask(who, op::LOOKUP, (dir, name), (0, ""), Args::words(&[SHARED]))),
+        18 => drop(w.ask(who, op::LOOKUP, (dir, name), (0, ""), Args::words(&[SHARED]))),
+        19 => drop(w.ask_flagged(who, request_flag::WANT_DENTRY, op::LOOKUP, (dir, name))),
         _ => drop(w.ask(who, op::GETATTR, (ino, ""), (0, ""), Args::words(&[SHARED]))),
     }
 }
@@ -535,6 +536,22 @@ fn no_history_shows_anybody_what_is_not_true_any_more() {
         }
     }
     assert!(trusted > 100, "clients know names: {trusted}");
+}
+
+#[test]
+fn names_changed_behind_leases_are_found() {
+    let found = |broken| {
+        let seeds = 0..150;
+        seeds
+            .filter(|seed| {
+                history(*seed, Caching::Shared, Some(broken))
+                    .stale
+                    .is_some_and(|what| what.contains("by a lease"))
+            })
+            .count()
+    };
+    assert!(found(Broken::Trusted) > 10);
+    assert!(found(Broken::Oblivious) > 0);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod caching;
 mod crash;
 mod deaths;
 mod early;
+mod leases;
 mod lost;
 mod replays;
 mod room;

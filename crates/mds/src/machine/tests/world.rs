@@ -11,8 +11,9 @@ use auth::{AuthMethod, PeerCaps};
 use bytes::Bytes;
 use denc::{Decode, Encode};
 use messages::fs::{
-    Args, CapRecord, Features, FilePath, MClientCaps, MClientReconnect, MClientReply, MClientRequest,
-    MClientSession, MClientSnap, Release, SetAttr, cap_op, op, session_op, setattr,
+    Args, CapRecord, Features, FilePath, MClientCaps, MClientLease, MClientReconnect, MClientReply,
+    MClientRequest, MClientSession, MClientSnap, Release, SetAttr, cap_op, lease_action, op, request_flag,
+    session_op, setattr,
 };
 use messages::mon::Body;
 use messages::osd;
@@ -121,6 +122,10 @@ pub struct FakeClient {
     pub cache: Cache,
     /// How many capabilities it was asked to keep.
     pub recalled: Option<u32>,
+    /// When each request was sent.
+    pub sent: BTreeMap<u64, Duration>,
+    /// What it was told of leases.
+    pub leases: Vec<MClientLease>,
 }
 
 pub struct World {
@@ -206,7 +211,7 @@ impl World {
         w
     }
 
-    fn now(&self) -> Now {
+    pub fn now(&self) -> Now {
         Now {
             monotonic: Duration::from_secs(self.clock) + Duration::from_millis(self.millis),
             wall: Utime {
@@ -234,7 +239,11 @@ impl World {
         }
         let stale = if self.watched { self.stale() } else { None };
         assert!(
-            stale.is_none() || self.m.early.broken == Some(Broken::Rash),
+            stale.is_none()
+                || matches!(
+                    self.m.early.broken,
+                    Some(Broken::Rash | Broken::Trusted | Broken::Oblivious)
+                ),
             "{stale:?}"
         );
         self.stale = self.stale.take().or(stale);
@@ -518,7 +527,9 @@ impl World {
                         c.cache.see_stat(&stat);
                     }
                 }
-                c.cache.see_names(&reply, &listed, c.asked.get(&m.tid), &c.caps);
+                let sent = c.sent.get(&m.tid).copied().unwrap_or_default();
+                c.cache
+                    .see_names(&reply, &listed, c.asked.get(&m.tid), &c.caps, sent);
                 let target = reply.trace.target.as_ref().map_or(0, |t| t.ino);
                 let was_unsafe = match reply.safe {
                     true => {
@@ -560,6 +571,20 @@ impl World {
                 } else if caps.op == cap_op::GRANT {
                     c.cache.gained(caps.ino, record.issued, caps.caps);
                     record.issued = caps.caps;
+                }
+            }
+            MClientLease::KIND => {
+                let lease = MClientLease::from_message(m).unwrap();
+                let c = self.clients.get_mut(&id).unwrap();
+                c.counted += 1;
+                c.leases.push(lease.clone());
+                if lease.action == lease_action::REVOKE && !c.stubborn {
+                    c.cache.end_lease(lease.ino, &lease.name);
+                    let answer = MClientLease {
+                        action: lease_action::RELEASE,
+                        ..lease
+                    };
+                    self.say(conn, answer.message(0));
                 }
             }
             MClientSnap::KIND => {
@@ -624,6 +649,27 @@ impl World {
         tid
     }
 
+    /// Asks for a name, and wants to hear also how it may be known that it is not there.
+    pub fn look(&mut self, id: u64, dir: u64, name: &str) -> MClientReply {
+        let tid = self.ask_flagged(id, request_flag::WANT_DENTRY, op::LOOKUP, (dir, name));
+        self.settle();
+        self.reply(id, tid).unwrap().clone()
+    }
+
+    pub fn ask_flagged(&mut self, id: u64, flags: u32, op: u32, path: (u64, &str)) -> u64 {
+        let c = self.clients.get_mut(&id).unwrap();
+        c.next_tid += 1;
+        let tid = c.next_tid - 1;
+        let m = MClientRequest {
+            op,
+            flags,
+            path: FilePath::new(path.0, path.1.to_string()),
+            ..MClientRequest::default()
+        };
+        self.ask_of(id, tid, m);
+        tid
+    }
+
     /// Begins a request under a number of the client's choice.
     pub fn ask_as(&mut self, id: u64, tid: u64, op: u32, path: (u64, &str), path2: (u64, &str), args: Args) {
         let m = MClientRequest {
@@ -649,7 +695,9 @@ impl World {
             ..m
         };
         let message = m.message(tid);
+        let now = self.now().monotonic;
         let c = self.clients.get_mut(&id).unwrap();
+        c.sent.insert(tid, now);
         c.last = Some(message.clone());
         c.asked.insert(tid, m);
         self.say(id, message);

@@ -14,13 +14,15 @@ const CACHE: &str = "mds_cache_memory_limit";
 const RECONNECT: &str = "mds_reconnect_timeout";
 const EARLY: &str = "mds_early_reply";
 const SHARED: &str = "mds_shared_caps";
+const LEASES: &str = "mds_name_leases";
 
-fn all(m: &Machine) -> [(&'static str, String); 4] {
+fn all(m: &Machine) -> [(&'static str, String); 5] {
     [
         (CACHE, m.options.cache_bytes.to_string()),
         (RECONNECT, m.options.reconnect.as_secs().to_string()),
         (EARLY, m.options.early.to_string()),
         (SHARED, (m.options.caching != Caching::Nothing).to_string()),
+        (LEASES, m.options.leases.to_string()),
     ]
 }
 
@@ -61,6 +63,7 @@ pub fn set(m: &mut Machine, args: &Args) -> Answer {
             m.cache(if on { Caching::Shared } else { Caching::Nothing });
         }
         EARLY => m.options.early = value.parse().map_err(|_| wrong("true or false".into()))?,
+        LEASES => m.options.leases = value.parse().map_err(|_| wrong("true or false".into()))?,
         _ => return Err(unknown("setting", name)),
     }
     Ok(Told::Now(json!({"success": format!("{name} = '{value}' ")})))

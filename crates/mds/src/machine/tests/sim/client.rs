@@ -10,12 +10,13 @@ use crate::machine::tests::cache::{Cache, entries};
 use crate::row::{NOSNAP, S_IFDIR, S_IFMT};
 use messages::fs::{
     Args, CapBody, CapItem, CapRecord, Features, FileLock, FilePath, InodeStat, MClientCapRelease,
-    MClientCaps, MClientReconnect, MClientReply, MClientRequest, MClientSession, SetAttr, cap, cap_op, lock,
-    op, open_flag, request_flag, session_op, setattr,
+    MClientCaps, MClientLease, MClientReconnect, MClientReply, MClientRequest, MClientSession, SetAttr, cap,
+    cap_op, lease_action, lock, op, open_flag, request_flag, session_op, setattr,
 };
 use messages::mon::Body;
 use msgr::Message;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use types::Utime;
 
 /// What was cached is trusted for so long without a word of the server: less than it takes a server to give up a client, counted
@@ -61,6 +62,8 @@ pub struct Client {
     last_tid: u64,
     last_renewal: u64,
     asked: BTreeMap<u64, (MClientRequest, Option<usize>)>,
+    /// When each request was sent to the server that answers.
+    sent: BTreeMap<u64, u64>,
     unsafes: BTreeMap<u64, u64>,
     /// What it was answered early, and is refused now.
     pub refused: Option<String>,
@@ -181,6 +184,7 @@ impl Client {
             .collect();
         for (tid, mut m) in rest {
             m.retries = m.retries.saturating_add(1);
+            self.sent.insert(tid, self.now);
             self.out.push(m.message(tid));
         }
     }
@@ -198,6 +202,7 @@ impl Client {
         match m.kind {
             MClientReply::KIND => self.heard_reply(m, h),
             MClientCaps::KIND => self.heard_caps(m, h),
+            MClientLease::KIND => self.heard_lease(m),
             MClientSession::KIND => {
                 let s = MClientSession::from_message(m).unwrap();
                 match s.op {
@@ -241,7 +246,13 @@ impl Client {
         let tid = self.last_tid;
         m.oldest_tid = self.asked.keys().next().copied().unwrap_or(tid);
         m.stamp = self.stamp();
+        if m.op & CHANGES != 0 && tid.is_multiple_of(2) {
+            // Others go on trusting them.
+            self.cache.end_lease(m.path.ino, &m.path.path);
+            self.cache.end_lease(m.path2.ino, &m.path2.path);
+        }
         self.asked.insert(tid, (m.clone(), number));
+        self.sent.insert(tid, self.now);
         self.current = Some(tid);
         if self.is_open {
             self.out.push(m.message(tid));
@@ -255,7 +266,8 @@ impl Client {
         };
         let was_unsafe = self.unsafes.contains_key(&m.tid);
         if !was_unsafe {
-            self.see(&reply, &asked);
+            let sent = self.sent.get(&m.tid).copied().unwrap_or_default();
+            self.see(&reply, &asked, sent);
         } else if reply.result != 0 {
             let (id, tid, result) = (self.id, m.tid, reply.result);
             self.refused = Some(format!(
@@ -264,6 +276,7 @@ impl Client {
         }
         if reply.safe {
             self.asked.remove(&m.tid);
+            self.sent.remove(&m.tid);
             self.unsafes.remove(&m.tid);
         } else {
             let target = reply.trace.target.as_ref().map_or(0, |t| t.ino);
@@ -305,7 +318,7 @@ impl Client {
         }
     }
 
-    fn see(&mut self, reply: &MClientReply, asked: &MClientRequest) {
+    fn see(&mut self, reply: &MClientReply, asked: &MClientRequest, sent: u64) {
         let listed = entries(reply);
         let dir = reply.trace.dentry.as_ref().map(|d| d.dir.clone());
         let target = reply.trace.target.as_deref().cloned();
@@ -315,11 +328,15 @@ impl Client {
                 self.see_cap(&stat);
             }
         }
-        self.cache.see_names(reply, &listed, Some(asked), &self.caps);
+        let sent = Duration::from_micros(sent);
+        self.cache
+            .see_names(reply, &listed, Some(asked), &self.caps, sent);
         if asked.op & CHANGES != 0 && reply.trace.dentry.is_none() {
             // It was carried out before, and the answer does not show what by now is there.
             self.cache.lost(asked.path.ino, 0);
             self.cache.lost(asked.path2.ino, 0);
+            self.cache.forget_dir(asked.path.ino);
+            self.cache.forget_dir(asked.path2.ino);
         }
     }
 
@@ -391,6 +408,26 @@ impl Client {
                 Said::Names(all.iter().filter_map(name).collect::<Names>())
             }
             _ => Said::Done,
+        }
+    }
+
+    // Leases
+
+    /// Names that it trusts for a while.
+    pub fn leased_names(&self, now: u64) -> Vec<(u64, u8)> {
+        let all = self.cache.leased_names(Duration::from_micros(now));
+        all.filter_map(|(dir, n)| number(n).map(|n| (dir, n))).collect()
+    }
+
+    fn heard_lease(&mut self, m: &Message) {
+        let lease = MClientLease::from_message(m).unwrap();
+        if lease.action == lease_action::REVOKE {
+            self.cache.end_lease(lease.ino, &lease.name);
+            let answer = MClientLease {
+                action: lease_action::RELEASE,
+                ..lease
+            };
+            self.out.push(answer.message(0));
         }
     }
 
@@ -562,6 +599,7 @@ impl Client {
             return;
         };
         self.cache.lost(ino, 0);
+        self.cache.forget_dir(ino);
         let item = CapItem {
             ino,
             cap_id: record.cap_id,
@@ -582,10 +620,13 @@ impl Client {
         }
         let said = match what {
             What::Lookup(at) => {
-                if !self.may(at.0, cap::FS) {
-                    return false;
-                }
-                match self.cache.name(at.0, &name(at.1)) {
+                let (text, now) = (name(at.1), Duration::from_micros(self.now));
+                let leased = self.cache.leased(at.0, &text, now);
+                let known = match self.may(at.0, cap::FS) {
+                    true => self.cache.name(at.0, &text),
+                    false => None,
+                };
+                match leased.filter(|_| self.caps.contains_key(&at.0)).or(known) {
                     Some(Some(ino)) => Said::Found(ino),
                     Some(None) => Said::Error(-2),
                     None => return false,
@@ -660,6 +701,10 @@ fn request(what: &What) -> MClientRequest {
     };
     MClientRequest {
         op,
+        flags: match what {
+            What::Lookup(_) => request_flag::WANT_DENTRY,
+            _ => 0,
+        },
         path,
         path2: path2.unwrap_or_else(|| FilePath::new(0, String::new())),
         args,

@@ -165,6 +165,16 @@ fn writers_that_are_forgotten_are_noticed() {
 }
 
 #[test]
+fn a_name_changed_behind_a_lease_is_noticed() {
+    is_noticed(Wrong::Rule(Broken::Trusted));
+}
+
+#[test]
+fn leases_forgotten_over_a_restart_are_noticed() {
+    is_noticed(Wrong::Rule(Broken::Oblivious));
+}
+
+#[test]
 fn a_server_without_its_rank_that_writes_is_noticed() {
     is_noticed(Wrong::Unfenced);
 }

@@ -635,6 +635,14 @@ impl Sim {
     }
 
     fn draw_place(&mut self) -> (u64, u8) {
+        // Often one that another trusts.
+        if self.random.one_in(5) {
+            let now = self.now;
+            let trusted: Vec<(u64, u8)> = self.clients.values().flat_map(|c| c.leased_names(now)).collect();
+            if let Some(at) = self.random.of(&trusted) {
+                return at;
+            }
+        }
         let mut dirs = self.made(true);
         dirs.extend([ROOT, ROOT]);
         let dir = self.random.of(&dirs).unwrap_or(ROOT);
@@ -647,13 +655,17 @@ impl Sim {
         let file = self.random.of(&file);
         let size = 1 + self.random.below(100);
         let mode = 0o400 | self.random.below(0o400) as u32;
-        let what = match self.random.below(43) {
+        let what = match self.random.below(53) {
             0..7 => What::Make { at, is_dir: false },
             7..9 => What::Make { at, is_dir: true },
             9..13 => What::Unlink(at),
             13 => What::Rmdir(at),
             14..=18 if at != to => What::Rename { from: at, to },
-            35..37 => What::Lookup(at),
+            35..37 | 43..47 => What::Lookup(at),
+            47..53 => {
+                let trusted = c.leased_names(self.now);
+                What::Lookup(self.random.of(&trusted).unwrap_or(at))
+            }
             39 => What::List(at.0),
             other => {
                 let Some(ino) = file else { return };
