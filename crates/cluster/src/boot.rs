@@ -77,23 +77,29 @@ pub fn decide(state: &ClusterState, boot: &OsdBoot, now: Utime) -> (Changes, Res
     }
 }
 
+/// Why the cluster does not want the OSD, whatever its id is.
+fn is_not_wanted(state: &ClusterState, boot: &OsdBoot) -> Option<String> {
+    if let Some(said) = state.config_keys.get(&crate::keys::retired(boot.uuid)) {
+        return Some(format!(
+            "it was removed from the cluster ({})",
+            String::from_utf8_lossy(said)
+        ));
+    }
+    let coded = state.osdmap.pools.values().any(PgPool::is_erasure);
+    // Whatever it would lead nobody would serve.
+    (coded && !serves_shards(&boot.metadata)).then(|| {
+        "it does not serve erasure-coded pools, of which the cluster has some: start a newer Skep".to_string()
+    })
+}
+
 fn changes(state: &ClusterState, boot: &OsdBoot, now: Utime) -> Result<Changes, String> {
     let map = &*state.osdmap;
     let id = boot.id;
     if id < 0 || id as usize >= MAX_OSD_LIMIT {
         return Err(format!("osd.{id} is not a possible id"));
     }
-    if let Some(said) = state.config_keys.get(&crate::keys::retired(boot.uuid)) {
-        return Err(format!(
-            "it was removed from the cluster ({})",
-            String::from_utf8_lossy(said)
-        ));
-    }
-    if map.pools.values().any(PgPool::is_erasure) && !serves_shards(&boot.metadata) {
-        // Whatever it would lead nobody would serve.
-        return Err(
-            "it does not serve erasure-coded pools, of which the cluster has some: start a newer Skep".into(),
-        );
+    if let Some(why) = is_not_wanted(state, boot) {
+        return Err(why);
     }
     let mut out = Changes::none();
     if state.osd_metadata.get(&id) != Some(&boot.metadata) {
