@@ -426,9 +426,7 @@ pub fn overcommitted(sizes: &[Sizing]) -> Vec<Overcommitted> {
         out.push(Overcommitted {
             pools: names(&mut inside()),
             by: wanted / capacity as f64,
-            promised: promised()
-                .map(|s| s.pool.target_bytes as f64 * s.pool.rate)
-                .sum(),
+            promised: promised().map(|s| s.pool.target_bytes as f64 * s.pool.rate).sum(),
             to: names(&mut promised()),
         });
     }
