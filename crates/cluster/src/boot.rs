@@ -8,6 +8,7 @@ use types::clusterlog::LogLevel;
 use types::osdmap::{
     Incremental, MAX_OSD_LIMIT, OsdBoot as MapBoot, OsdMap, WEIGHT_OUT, map_flag, osd_state,
 };
+use types::pool::PgPool;
 use types::{EntityAddrVec, OsdId, Utime, Uuid};
 
 /// What an OSD says when it begins to serve.
@@ -27,6 +28,14 @@ pub struct OsdBoot {
     pub device_class: String,
     pub features: u64,
     pub metadata: BTreeMap<String, String>,
+}
+
+/// Among an OSD's facts ([`OsdBoot::metadata`]): `1` if it serves pools of shards.
+pub const SERVES_SHARDS: &str = "serves_shards";
+
+/// True if an OSD with these facts serves pools of shards.
+pub fn serves_shards(facts: &BTreeMap<String, String>) -> bool {
+    facts.get(SERVES_SHARDS).is_some_and(|said| said == "1")
 }
 
 /// CRUSH weight of 1.0 stands for so many bytes.
@@ -68,17 +77,29 @@ pub fn decide(state: &ClusterState, boot: &OsdBoot, now: Utime) -> (Changes, Res
     }
 }
 
+/// Why the cluster does not want the OSD, whatever its id is.
+fn is_not_wanted(state: &ClusterState, boot: &OsdBoot) -> Option<String> {
+    if let Some(said) = state.config_keys.get(&crate::keys::retired(boot.uuid)) {
+        return Some(format!(
+            "it was removed from the cluster ({})",
+            String::from_utf8_lossy(said)
+        ));
+    }
+    let coded = state.osdmap.pools.values().any(PgPool::is_erasure);
+    // Whatever it would lead nobody would serve.
+    (coded && !serves_shards(&boot.metadata)).then(|| {
+        "it does not serve erasure-coded pools, of which the cluster has some: start a newer Skep".to_string()
+    })
+}
+
 fn changes(state: &ClusterState, boot: &OsdBoot, now: Utime) -> Result<Changes, String> {
     let map = &*state.osdmap;
     let id = boot.id;
     if id < 0 || id as usize >= MAX_OSD_LIMIT {
         return Err(format!("osd.{id} is not a possible id"));
     }
-    if let Some(said) = state.config_keys.get(&crate::keys::retired(boot.uuid)) {
-        return Err(format!(
-            "it was removed from the cluster ({})",
-            String::from_utf8_lossy(said)
-        ));
+    if let Some(why) = is_not_wanted(state, boot) {
+        return Err(why);
     }
     let mut out = Changes::none();
     if state.osd_metadata.get(&id) != Some(&boot.metadata) {

@@ -18,12 +18,18 @@ use denc::Decode;
 /// What this program writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
 /// Features that this program knows: the bit's place, and what it stands for.
-pub const FEATURES: &[(u32, &str)] = &[(Feature::Merges as u32, "placement groups were merged")];
+pub const FEATURES: &[(u32, &str)] = &[
+    (Feature::Merges as u32, "placement groups were merged"),
+    (Feature::Shards as u32, "there are pools of shards"),
+];
 
 /// What a program must know of once it is in use, by the bit's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
     Merges = 0,
+    /// Erasure-coded pools: who leads one of their groups, and which OSD has which shard, is kept by rules that older programs
+    /// do not know.
+    Shards = 1,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,14 @@
 //! carries a `pg_temp` entry, so that clients and OSDs follow the data. An OSD serves a PG only if it is named
 //! here, so a changed weight, rule or OSD count never shows an empty PG in place of a full one.
 //!
-//! Beside who is in sync stands in which position ([`PgConfig::acting`]): in a pool of shards the position is the shard.
+//! Beside who is in sync stands in which position ([`PgConfig::acting`]): in a pool of shards the position is the shard, there are as many
+//! as the pool has, and an OSD has the one that it joined with as long as it is in sync. [`target`] says who should have which.
 //!
 //! Invariants: every commit that changes the OSD map settles the PGs that it touches in the same transaction
 //! ([`settle`]); a configuration changes otherwise only by a proposal of its primary that names the one it replaces
 //! ([`propose`]). The primary is always the first of `in_sync`. A set of at least min_size never becomes smaller than that.
+//! In a pool of k data shards nobody leaves by settling while fewer than k of a set are up: nothing is written then, so each
+//! of them still has what was.
 //! An interval is one term of one primary: it is new exactly when the primary is another OSD, has come up again, or
 //! asks for a new term by proposing what is.
 //!
@@ -18,12 +21,15 @@
 mod acting;
 mod life;
 mod merge;
+mod needs;
 mod propose;
 mod settle;
+mod target;
 
 pub use life::{Joined, Life};
 pub use merge::{MergeRefusal, PgMerge, share_places};
 pub use propose::{PgProposal, Refusal};
+pub use target::target;
 
 use crate::keys;
 use crate::rows::Write;
@@ -116,14 +122,6 @@ impl PgConfigs {
         self.0.get(&pg).is_some_and(|c| c.primary == osd)
     }
 
-    /// PGs whose only holder is `osd`: what would be lost with it.
-    pub fn only_on(&self, osd: OsdId) -> impl Iterator<Item = PgId> + '_ {
-        self.0
-            .iter()
-            .filter(move |(_, c)| c.in_sync == [osd])
-            .map(|(pg, _)| *pg)
-    }
-
     /// Takes one row of the store in, in place of what it said before; None: the row is gone.
     pub fn take_row(&mut self, key: &str, value: Option<&bytes::Bytes>) -> Result<()> {
         let bad = |why: String| Error::BadValue {
@@ -170,5 +168,7 @@ fn parse_key(key: &str) -> Option<(PoolId, u32)> {
     Some((pool.parse().ok()?, u32::from_str_radix(chunk, 16).ok()?))
 }
 
+#[cfg(test)]
+mod shard_tests;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@
 //! of snapshot, changes and time that gives the next snapshot together with the operations that make the
 //! store say the same; loading from the store gives that snapshot again ([`crate::load`]).
 
+use crate::boot;
 use crate::changes::{Change, Changes};
 use crate::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry, Setting};
 use crate::fences::{self, Fences};
@@ -26,6 +27,7 @@ use types::fsmap::FsMap;
 use types::mgrmap::MgrMap;
 use types::monmap::MonMap;
 use types::osdmap::{Incremental, OsdMap};
+use types::pool::PgPool;
 use types::{AuthName, EntityKind, EntityName, Epoch, OsdId, PgId, Utime, Uuid};
 
 /// The name of the log's channel that only monitors write to.
@@ -198,6 +200,12 @@ impl ClusterState {
         }
     }
 
+    /// The OSDs that do not say that they serve pools of shards; those that are down as they said last.
+    pub fn without_shards(&self) -> impl Iterator<Item = OsdId> {
+        let serves = |id: &OsdId| self.osd_metadata.get(id).is_some_and(boot::serves_shards);
+        self.osdmap.osd_ids().filter(move |id| !serves(id))
+    }
+
     /// An option of the monitors themselves (`global`, `mon`).
     pub fn mon_option(&self, name: &str) -> Option<&str> {
         self.config
@@ -238,6 +246,12 @@ impl ClusterState {
             next.note_feature(Feature::Merges, &mut ops);
         }
         let inc = changes.osdmap.map(|inc| *inc);
+        if inc
+            .as_ref()
+            .is_some_and(|inc| inc.new_pools.values().any(PgPool::is_erasure))
+        {
+            next.note_feature(Feature::Shards, &mut ops);
+        }
         let inc =
             inc.or_else(|| (!changes.pgs.is_empty()).then(|| Incremental::next_after(&self.osdmap, now)));
         if let Some(inc) = inc {

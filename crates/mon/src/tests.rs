@@ -942,7 +942,7 @@ fn pools_are_made_and_set_with_cephs_words() {
     );
     make(
         NewPool {
-            erasure: true,
+            erasure: Some("default"),
             ..pool("a")
         },
         -95,

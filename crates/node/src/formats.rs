@@ -160,6 +160,7 @@ pub fn bits() -> Vec<Bit> {
     let of_state = cluster::format::FEATURES.iter().map(|&(place, name)| {
         let set_by = match place {
             0 => "`ceph osd pool set POOL pg_num` (or the autoscaler) that makes it smaller, with the first merge",
+            1 => "`ceph osd pool create POOL ... erasure`, with the first such pool",
             _ => "",
         };
         let before = STATE_BITS_BEFORE >> place & 1 == 1;

@@ -283,6 +283,8 @@ impl Osd {
             },
             in_sync: p.in_sync,
             primary: new_primary,
+            // Whoever leads copies says nothing of positions; nobody leads shards yet.
+            acting: None,
         };
         self.wishes.insert(pg, wish);
     }

@@ -9,10 +9,13 @@ use types::osdmap::{OsdMap, osd_state};
 use types::pool::{PgPool, pool_flag};
 use types::{Epoch, HObject, ObjectLocator, OsdId, PgId, PoolId, SPgId};
 
+/// Whether OSDs serve pools of shards: monitors make none before all of them do.
+pub const SERVES_SHARDS: bool = false;
+
 /// Peers that this OSD is connected with for heartbeats alone.
 const HEARTBEAT_PEERS_MAX: usize = 64;
 
-/// Where CRUSH wants each PG.
+/// Where CRUSH wants each PG, with holes where it found nobody for a shard.
 type UpSets = BTreeMap<PgId, Vec<OsdId>>;
 
 /// A snapshot of the cluster, prepared for one OSD; made anew for each epoch.
@@ -139,12 +142,13 @@ impl Placement {
         else {
             return false;
         };
+        let size = usize::from(pool.size);
         let in_place = match pool.is_erasure() {
             false => config.in_sync == *up,
-            true => config.acting.iter().copied().eq(up.iter().copied().map(Some)),
+            true => config.acting == cluster::target(&config.acting, up, size),
         };
         !self.groups.contains_key(&slot)
-            && config.in_sync.len() >= usize::from(pool.size)
+            && config.in_sync.len() >= size
             && in_place
             && config.in_sync.iter().all(|o| map.is_up(*o))
     }
@@ -265,14 +269,20 @@ fn shards(osd: OsdId, acting: &[Option<OsdId>]) -> impl Iterator<Item = i8> + '_
     its.filter_map(|(at, _)| i8::try_from(at).ok())
 }
 
-/// The slots that an OSD has of a PG: one, or that of each shard which it has or is to have.
-fn slots(osd: OsdId, pg: PgId, config: &PgConfig, up: &[OsdId], erasure: bool) -> BTreeSet<SPgId> {
-    if !erasure {
+/// The slots that an OSD has of a PG: one, or that of each shard which it has or is to have. `wanted`: where each shard should
+/// be ([`cluster::target`]), None of copies.
+fn slots(
+    osd: OsdId,
+    pg: PgId,
+    config: &PgConfig,
+    up: &[OsdId],
+    wanted: Option<&[Option<OsdId>]>,
+) -> BTreeSet<SPgId> {
+    let Some(wanted) = wanted else {
         let is_member = config.in_sync.contains(&osd) || up.contains(&osd);
         return is_member.then_some(SPgId::replicated(pg)).into_iter().collect();
-    }
-    let up: Vec<Option<OsdId>> = up.iter().copied().map(Some).collect();
-    let all = shards(osd, &config.acting).chain(shards(osd, &up));
+    };
+    let all = shards(osd, &config.acting).chain(shards(osd, wanted));
     all.map(|shard| SPgId { pg, shard }).collect()
 }
 
@@ -282,16 +292,24 @@ fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<SPgId, Grou
         let (Some(up), Some(pool)) = (up.get(&pg), state.osdmap.pool(pg.pool)) else {
             continue;
         };
+        let wanted = pool
+            .is_erasure()
+            .then(|| cluster::target(&config.acting, up, usize::from(pool.size)));
+        // Of shards those who are to have one in the end, in the shards' order: CRUSH may list them elsewhere, or nobody.
+        let to_be = match &wanted {
+            None => up.clone(),
+            Some(wanted) => wanted.iter().copied().flatten().collect(),
+        };
         let group = || Group {
             me: osd,
             interval: config.interval,
             primary: config.primary,
             in_sync: config.in_sync.clone(),
-            up: up.clone(),
+            up: to_be.clone(),
             size: u32::from(pool.size),
             min_size: u32::from(pool.min_size),
         };
-        let slots = slots(osd, pg, config, up, pool.is_erasure());
+        let slots = slots(osd, pg, config, up, wanted.as_deref());
         groups.extend(slots.into_iter().map(|slot| (slot, group())));
     }
     groups

@@ -369,6 +369,7 @@ async fn lead(rig: &Rig, pg: PgId, osd: i32) -> Epoch {
         expect,
         in_sync,
         primary: osd,
+        acting: None,
     };
     rig.cluster.propose(&[wish]).await.unwrap();
     assert!(rig.cluster.state().pgs.serves(pg, osd), "osd.{osd} leads");

@@ -1,5 +1,6 @@
 //! Proposals: a primary wants another configuration of its PG.
 
+use super::needs::Needs;
 use super::{PgConfig, PgConfigs};
 use crate::broken::{self, Rule};
 use types::osdmap::OsdMap;
@@ -17,6 +18,8 @@ pub struct PgProposal {
     /// Another one than before begins a new interval. So does a proposal of what is: after it no earlier one can
     /// come true.
     pub primary: OsdId,
+    /// In a pool of shards: who has which one then. None of copies, whose positions say nothing.
+    pub acting: Option<Vec<Option<OsdId>>>,
 }
 
 /// Why a proposal is not carried out.
@@ -30,8 +33,10 @@ pub enum Refusal {
     Down(OsdId),
     #[error("the new primary osd.{0} was not in sync")]
     NotInSync(OsdId),
-    #[error("fewer than min_size would be in sync")]
+    #[error("fewer than min_size would be in sync, or fewer of them up than have all objects together")]
     TooFew,
+    #[error("the positions are not those of the set, or one that was in sync would have another")]
+    Misplaced,
 }
 
 impl PgProposal {
@@ -39,7 +44,7 @@ impl PgProposal {
         all.chunks(BATCH_MAX)
     }
 
-    /// What the configuration becomes in a map of `epoch`. Settling gives it its positions.
+    /// What the configuration becomes in a map of `epoch`. Settling gives copies their positions.
     pub(super) fn config(&self, epoch: Epoch) -> PgConfig {
         let mut in_sync = self.in_sync.clone();
         in_sync.retain(|o| *o != self.primary);
@@ -53,10 +58,37 @@ impl PgProposal {
             },
             in_sync,
             primary: self.primary,
-            acting: self.expect.acting.clone(),
+            acting: self.acting.as_ref().unwrap_or(&self.expect.acting).clone(),
             created: self.expect.created,
             life: self.expect.life.clone(),
         }
+    }
+
+    /// True if the positions are not those that `now` may have next: of shards each of the set has one, who was in sync its
+    /// own.
+    fn is_misplaced(&self, now: &PgConfig, needs: &Needs) -> bool {
+        let acting = match (&self.acting, needs.coded) {
+            (None, false) => return false,
+            (Some(acting), true) => acting,
+            _ => return true,
+        };
+        let mut standing: Vec<OsdId> = acting.iter().copied().flatten().collect();
+        let mut set = self.in_sync.clone();
+        standing.sort_unstable();
+        set.sort_unstable();
+        let moves = |(at, o): (usize, &Option<OsdId>)| {
+            o.is_some_and(|o| self.in_sync.contains(&o) && acting.get(at) != Some(&Some(o)))
+        };
+        standing != set
+            || acting.iter().skip(needs.size).any(Option::is_some)
+            || now.acting.iter().enumerate().any(moves)
+    }
+
+    /// True if too few would be left. Who leaves does so only where the others have all objects, and are there to say so.
+    fn leaves_too_few(&self, now: &PgConfig, map: &OsdMap, needs: &Needs) -> bool {
+        let leaves = now.in_sync.iter().any(|o| !self.in_sync.contains(o));
+        let alive = self.in_sync.iter().filter(|o| map.is_up(**o)).count();
+        self.in_sync.len() < needs.least.min(now.in_sync.len()) || leaves && alive < needs.enough
     }
 }
 
@@ -80,7 +112,10 @@ impl PgConfigs {
         if let Some(down) = new.chain([&p.primary]).find(down) {
             return Some(Refusal::Down(*down));
         }
-        let least = super::settle::min_size(map, p.pg).min(now.in_sync.len());
-        (p.in_sync.len() < least).then_some(Refusal::TooFew)
+        let needs = Needs::of(map, p.pg);
+        if p.is_misplaced(now, &needs) {
+            return Some(Refusal::Misplaced);
+        }
+        p.leaves_too_few(now, map, &needs).then_some(Refusal::TooFew)
     }
 }

@@ -2,11 +2,12 @@
 //! docs/internals/replication.md).
 
 use super::acting::{first_positions, positions};
+use super::needs::Needs;
 use super::{CHUNK, Life, PgConfig, PgConfigs, PgMerge, PgProposal};
 use crate::broken::{self, Rule};
 use crate::rows::Write;
 use std::collections::BTreeSet;
-use types::osdmap::{Incremental, OsdMap};
+use types::osdmap::{Incremental, OsdMap, UpActing};
 use types::{Epoch, OsdId, PgId, PoolId};
 
 impl PgConfigs {
@@ -31,7 +32,9 @@ impl PgConfigs {
         for p in proposals {
             let mut config = p.config(next.epoch);
             if let Some(now) = self.0.get(&p.pg) {
-                config.acting.clone_from(&now.acting);
+                if p.acting.is_none() {
+                    config.acting.clone_from(&now.acting);
+                }
                 config.life.clone_from(&now.life);
             }
             self.0.insert(p.pg, config);
@@ -62,27 +65,24 @@ impl PgConfigs {
         inc: &mut Incremental,
         dirty: &mut BTreeSet<(PoolId, u32)>,
     ) -> bool {
-        let up = next.pg_to_up_acting(pg).up;
+        let sets = next.pg_to_up_acting(pg);
+        let needs = Needs::of(next, pg);
         let known = self.0.get(&pg).cloned();
-        let began = known.clone().or_else(|| self.first_config(old, next, pg, &up));
+        let began = known.clone().or_else(|| self.first_config(old, next, pg, &sets));
         let Some(began) = began else { return false };
-        let mut config = settled(&began, &up, old, next, min_size(next, pg));
-        config.acting = positions(&began.acting, &config.in_sync, &up, size(next, pg));
-        check(pg, &began, &config, min_size(next, pg), next.epoch);
+        let mut config = settled(&began, &sets.up, old, next, &needs);
+        config.acting = positions(&began.acting, &config.in_sync, &sets.up, needs.size);
+        if needs.coded && config.acting.len() < needs.size {
+            config.acting.resize(needs.size, None);
+        }
+        check(pg, &began, &config, &needs, next.epoch);
         if known.as_ref() != Some(&config) {
             self.0.insert(pg, config.clone());
             dirty.insert(row_of(pg));
         }
-        let home = config.in_sync;
-        let temp = next.pg_temp.get(&pg);
-        let want = (up != home && !broken::is(Rule::TempSaysWhere)).then_some(&home);
-        // A home that is down stays the home: the PG waits for it. The map need not say so.
-        let asleep = temp.is_none() && home.iter().all(|o| !next.is_up(*o));
-        if temp == want || asleep {
-            return false;
-        }
-        inc.new_pg_temp.insert(pg, want.cloned().unwrap_or_default());
-        true
+        let (temp, pinned) = pin(next, pg, &sets, &config, needs.coded, inc);
+        // Clients of copies go to the first of those that are there: that is the primary, unless an operator says otherwise.
+        pinned | (needs.coded && pin_primary(next, pg, &sets, temp.as_deref(), config.primary, inc))
     }
 
     fn drop_gone(&mut self, next: &OsdMap, dirty: &mut BTreeSet<(PoolId, u32)>) {
@@ -96,8 +96,8 @@ impl PgConfigs {
     }
 
     /// Where a PG without a configuration begins: with its ancestor if its pool was split, else where CRUSH
-    /// says. `None` while no OSD is up for it.
-    fn first_config(&self, old: &OsdMap, next: &OsdMap, pg: PgId, up: &[OsdId]) -> Option<PgConfig> {
+    /// says. `None` while no OSD is up for it, or too few for its shards.
+    fn first_config(&self, old: &OsdMap, next: &OsdMap, pg: PgId, sets: &UpActing) -> Option<PgConfig> {
         if let Some(pool) = old.pool(pg.pool)
             && pg.seed >= pool.pg_num
             && !broken::is(Rule::LikeItsAncestor)
@@ -110,7 +110,16 @@ impl PgConfigs {
                 ..c.clone()
             });
         }
-        let in_sync: Vec<OsdId> = up.iter().copied().filter(|o| *o != crush::ITEM_NONE).collect();
+        let up = &sets.up;
+        let mut in_sync: Vec<OsdId> = up.iter().copied().filter(|o| *o != crush::ITEM_NONE).collect();
+        let needs = Needs::of(next, pg);
+        if needs.coded {
+            if in_sync.len() < needs.enough {
+                return None;
+            }
+            // The map's own primary leads: the positions stay, the order of those in sync begins with it.
+            in_sync.sort_by_key(|o| *o != sets.up_primary);
+        }
         let primary = *in_sync.first()?;
         Some(PgConfig {
             interval: next.epoch,
@@ -131,7 +140,8 @@ fn is_sound(c: &PgConfig) -> bool {
 
 /// Panics where settling would make a PG's configuration one by which data could be lost. What was not sound before stays
 /// as it is: it came from the store, and a process that ends says no more about it.
-fn check(pg: PgId, before: &PgConfig, after: &PgConfig, min_size: usize, epoch: Epoch) {
+fn check(pg: PgId, before: &PgConfig, after: &PgConfig, needs: &Needs, epoch: Epoch) {
+    let min_size = needs.least;
     if before == after || !is_sound(before) {
         return;
     }
@@ -155,30 +165,82 @@ fn check(pg: PgId, before: &PgConfig, after: &PgConfig, min_size: usize, epoch: 
         broken::is(Rule::PrimaryIsNew) || after.primary == before.primary || after.interval == epoch,
         "{pg}: another primary begins an interval of its own: {after:?} after {before:?}"
     );
+    let keeps = |(at, o): (usize, &Option<OsdId>)| {
+        o.is_none_or(|o| !after.in_sync.contains(&o) || after.acting.get(at) == Some(&Some(o)))
+    };
+    assert!(
+        !needs.coded || before.acting.iter().enumerate().all(keeps),
+        "{pg}: who is in sync keeps its shard: {after:?} after {before:?}"
+    );
 }
 
 fn row_of(pg: PgId) -> (PoolId, u32) {
     (pg.pool, pg.seed / CHUNK)
 }
 
-pub(super) fn min_size(map: &OsdMap, pg: PgId) -> usize {
-    map.pool(pg.pool).map_or(1, |p| usize::from(p.min_size).max(1))
+/// Makes the map say where the PG is, if CRUSH says otherwise. Gives the set that it then has for it, and true if `inc` changed.
+fn pin(
+    next: &OsdMap,
+    pg: PgId,
+    sets: &UpActing,
+    config: &PgConfig,
+    coded: bool,
+    inc: &mut Incremental,
+) -> (Option<Vec<OsdId>>, bool) {
+    let home: Vec<OsdId> = match coded {
+        false => config.in_sync.clone(),
+        true => {
+            let one = |o: &Option<OsdId>| o.unwrap_or(crush::ITEM_NONE);
+            config.acting.iter().map(one).collect()
+        }
+    };
+    let temp = next.pg_temp.get(&pg);
+    let want = (sets.up != home && !broken::is(Rule::TempSaysWhere)).then_some(home);
+    // A home that is down stays the home: the PG waits for it. The map need not say so.
+    let asleep = temp.is_none() && config.in_sync.iter().all(|o| !next.is_up(*o));
+    if asleep || temp == want.as_ref() {
+        return (temp.cloned(), false);
+    }
+    inc.new_pg_temp.insert(pg, want.clone().unwrap_or_default());
+    (want, true)
 }
 
-fn size(map: &OsdMap, pg: PgId) -> usize {
-    map.pool(pg.pool).map_or(1, |p| usize::from(p.size).max(1))
+/// Makes the map say who leads a PG of shards, whose set has the order of the shards: clients go to the first that is up of
+/// `temp`, else where CRUSH says. True if `inc` changed.
+fn pin_primary(
+    next: &OsdMap,
+    pg: PgId,
+    sets: &UpActing,
+    temp: Option<&[OsdId]>,
+    primary: OsdId,
+    inc: &mut Incremental,
+) -> bool {
+    let by_itself = match temp {
+        Some(temp) => temp.iter().copied().find(|o| next.is_up(*o)),
+        None => Some(sets.up_primary),
+    };
+    // Never one that is down: clients would send to it.
+    let want = (next.is_up(primary) && by_itself != Some(primary)).then_some(primary);
+    if next.primary_temp.get(&pg).copied() == want {
+        return false;
+    }
+    inc.new_primary_temp.insert(pg, want.unwrap_or(-1));
+    true
 }
 
 /// The configuration that `c` becomes with the OSDs that are up in `next`.
-fn settled(c: &PgConfig, up: &[OsdId], old: &OsdMap, next: &OsdMap, min_size: usize) -> PgConfig {
+fn settled(c: &PgConfig, up: &[OsdId], old: &OsdMap, next: &OsdMap, needs: &Needs) -> PgConfig {
     let is_up = |o: &OsdId| next.is_up(*o);
-    if !c.in_sync.iter().any(is_up) {
+    let alive = c.in_sync.iter().filter(|o| is_up(o)).count();
+    if alive == 0 {
         // Each of them may be the one that comes back.
         return c.clone();
     }
     let mut in_sync = c.in_sync.clone();
-    let least = min_size - usize::from(broken::is(Rule::KeepsMinSize));
-    while in_sync.len() > least.max(1)
+    let least = needs.least - usize::from(broken::is(Rule::KeepsMinSize));
+    // Too few for any object: whoever comes back is needed, and has missed nothing.
+    while alive >= needs.enough
+        && in_sync.len() > least.max(1)
         && let Some(at) = in_sync.iter().rposition(|o| !is_up(o))
     {
         in_sync.remove(at);
@@ -188,7 +250,10 @@ fn settled(c: &PgConfig, up: &[OsdId], old: &OsdMap, next: &OsdMap, min_size: us
             return up.iter().find(|o| is_up(o));
         }
         let member = |o: &&OsdId| is_up(o) && in_sync.contains(o);
-        up.iter()
+        // Of shards the first: clients go there by themselves.
+        let in_order = c.acting.iter().flatten().filter(|_| needs.coded);
+        in_order
+            .chain(up)
             .find(member)
             .or_else(|| in_sync.iter().find(|o| is_up(o)))
     };
@@ -244,10 +309,39 @@ mod tests {
         }
     }
 
+    const COPIES: Needs = Needs {
+        size: 3,
+        least: 2,
+        enough: 1,
+        coded: false,
+    };
+
+    #[test]
+    fn a_shard_that_would_change_hands_is_noticed() {
+        let coded = Needs {
+            coded: true,
+            ..COPIES
+        };
+        let at = |acting: [OsdId; 3]| PgConfig {
+            acting: acting.map(Some).to_vec(),
+            ..config(5, &[1, 2, 3])
+        };
+        let swap = |needs: Needs| {
+            let moved = PgConfig {
+                in_sync: vec![1, 3, 2],
+                ..at([2, 1, 3])
+            };
+            std::panic::catch_unwind(|| check(PgId::new(1, 0), &at([1, 2, 3]), &moved, &needs, 9))
+        };
+        assert!(swap(COPIES).is_ok());
+        let panic = swap(coded).unwrap_err().downcast::<String>().unwrap();
+        assert!(panic.contains("keeps its shard"), "{panic}");
+    }
+
     /// What `after` of a PG on three OSDs, of min_size 2, in epoch 9, is said to break; "" for nothing.
     fn said(after: PgConfig) -> String {
         let before = config(5, &[1, 2, 3]);
-        let check = std::panic::catch_unwind(|| check(PgId::new(1, 0), &before, &after, 2, 9));
+        let check = std::panic::catch_unwind(|| check(PgId::new(1, 0), &before, &after, &COPIES, 9));
         let panic = check.err().and_then(|p| p.downcast::<String>().ok());
         panic.map_or_else(String::new, |text| *text)
     }
@@ -286,6 +380,6 @@ mod tests {
             primary: 9,
             ..config(5, &[1, 2])
         };
-        check(PgId::new(1, 0), &odd, &config(4, &[7]), 2, 9);
+        check(PgId::new(1, 0), &odd, &config(4, &[7]), &COPIES, 9);
     }
 }

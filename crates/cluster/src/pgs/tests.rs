@@ -5,7 +5,7 @@ use types::osdmap::{Incremental, OsdBoot, OsdMap, osd_state};
 use types::pool::PgPool;
 
 /// A map like `vectors/placement/osdmap/lab1.bin`: six OSDs, several pools; all up and in.
-fn lab(size: u8, min_size: u8) -> OsdMap {
+pub(super) fn lab(size: u8, min_size: u8) -> OsdMap {
     let raw = include_bytes!("../../../../vectors/placement/osdmap/lab1.bin");
     let mut map = OsdMap::from_bytes(&bytes::Bytes::from_static(raw)).unwrap();
     for pool in map.pools.values_mut() {
@@ -15,9 +15,9 @@ fn lab(size: u8, min_size: u8) -> OsdMap {
     map
 }
 
-struct Cluster {
-    map: OsdMap,
-    pgs: PgConfigs,
+pub(super) struct Cluster {
+    pub map: OsdMap,
+    pub pgs: PgConfigs,
 }
 
 impl Cluster {
@@ -26,8 +26,12 @@ impl Cluster {
     }
 
     fn with_copies(size: u8, min_size: u8) -> Self {
+        Self::of(lab(size, min_size))
+    }
+
+    pub fn of(map: OsdMap) -> Self {
         let mut c = Self {
-            map: lab(size, min_size),
+            map,
             pgs: PgConfigs::default(),
         };
         // Any change after which all PGs are looked at.
@@ -36,12 +40,12 @@ impl Cluster {
     }
 
     /// One epoch, as a commit makes it; gives the rows that were written.
-    fn change(&mut self, edit: impl FnOnce(&OsdMap, &mut Incremental)) -> Vec<Write> {
+    pub fn change(&mut self, edit: impl FnOnce(&OsdMap, &mut Incremental)) -> Vec<Write> {
         self.propose(&[], edit)
     }
 
     /// The same, with proposals that are not refused.
-    fn propose(
+    pub fn propose(
         &mut self,
         proposals: &[PgProposal],
         edit: impl FnOnce(&OsdMap, &mut Incremental),
@@ -170,11 +174,11 @@ fn rows_come_back_and_go_with_the_pool() {
 // --- copies ---------------------------------------------------------------------------------------------------
 
 impl Cluster {
-    fn down(&mut self, osds: &[OsdId]) {
+    pub fn down(&mut self, osds: &[OsdId]) {
         self.change(|map, inc| osds.iter().for_each(|o| inc.mark_down(map, *o)));
     }
 
-    fn boot(&mut self, osd: OsdId) {
+    pub fn boot(&mut self, osd: OsdId) {
         let slot = self.map.osd(osd).unwrap().clone();
         let boot = OsdBoot {
             client_addrs: slot.client_addrs.clone(),
@@ -186,7 +190,7 @@ impl Cluster {
         self.change(|map, inc| inc.boot_osd(map, osd, &boot));
     }
 
-    fn any_pg(&self) -> (PgId, PgConfig) {
+    pub fn any_pg(&self) -> (PgId, PgConfig) {
         let (pg, config) = self.pgs.iter().next().unwrap();
         (pg, config.clone())
     }
@@ -198,6 +202,7 @@ fn proposal(pg: PgId, expect: &PgConfig, in_sync: &[OsdId]) -> PgProposal {
         expect: expect.clone(),
         in_sync: in_sync.to_vec(),
         primary: in_sync.first().copied().unwrap_or(-1),
+        acting: None,
     }
 }
 

@@ -172,9 +172,29 @@ impl Cluster {
         }
     }
 
-    /// An OSD comes up (again).
+    /// Every OSD says that it serves pools of shards.
+    pub fn serve_shards(&mut self) {
+        let ids: Vec<i32> = self.state.osdmap.osd_ids().collect();
+        for id in ids {
+            self.serves_shards(id, true);
+        }
+    }
+
+    /// One OSD says whether it does.
+    pub fn serves_shards(&mut self, id: i32, does: bool) {
+        let mut metadata = self.state.osd_metadata[&id].clone();
+        metadata.insert(::cluster::boot::SERVES_SHARDS.into(), u8::from(does).to_string());
+        let changes = Changes::one(::cluster::Change::OsdMetadata { id, metadata });
+        self.state = self.state.apply(changes, self.now).unwrap().0;
+    }
+
+    /// An OSD comes up (again), with the facts that it has.
     pub fn boot(&mut self, id: i32) {
-        let changes = ::cluster::boot::decide(&self.state, &boot(id), self.now).0;
+        let mut boot = boot(id);
+        if let Some(known) = self.state.osd_metadata.get(&id) {
+            boot.metadata.clone_from(known);
+        }
+        let changes = ::cluster::boot::decide(&self.state, &boot, self.now).0;
         self.state = self.state.apply(changes, self.now).unwrap().0;
         self.report();
     }

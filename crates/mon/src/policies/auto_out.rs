@@ -113,16 +113,19 @@ pub fn delay_sec(state: &ClusterState, osd: OsdId) -> u64 {
     }
 }
 
-/// True if some PG that has this OSD among its holders has one living holder left, or none, of several copies.
+/// True if some PG that has this OSD among its holders has one living holder left, or none, of several copies; or no more living shards
+/// than its objects need.
 pub fn is_at_risk(state: &ClusterState, osd: OsdId) -> bool {
     let map = &*state.osdmap;
     map.pgs().any(|pg| {
-        let several = map.pool(pg.pool).is_some_and(|p| p.size > 1);
-        several
-            && state.pgs.get(pg).is_some_and(|c| {
-                let sick = c.in_sync.contains(&osd) || c.in_sync.len() == 1;
-                sick && c.in_sync.iter().filter(|o| map.is_up(**o)).count() <= 1
-            })
+        let Some(pool) = map.pool(pg.pool).filter(|p| p.size > 1) else {
+            return false;
+        };
+        let last = usize::from(map.enough(pool));
+        state.pgs.get(pg).is_some_and(|c| {
+            let sick = c.in_sync.contains(&osd) || c.in_sync.len() == last;
+            sick && c.in_sync.iter().filter(|o| map.is_up(**o)).count() <= last
+        })
     })
 }
 
@@ -241,8 +244,8 @@ pub(crate) fn share_of(
     let map = &*state.osdmap;
     let weight = |o: OsdId| f64::from(map.crush.weight_of(o).unwrap_or(0)) * f64::from(map.weight(o));
     let all: f64 = spread.osds().map(weight).sum();
-    let size = map.pool(pool).map_or(1, |p| p.size.max(1));
-    let bytes = stats.pool_sum(pool).num_bytes.max(0) as f64 * f64::from(size);
+    let rate = map.pool(pool).map_or(1.0, |p| map.raw_rate(p));
+    let bytes = stats.pool_sum(pool).num_bytes.max(0) as f64 * rate;
     match all > 0.0 {
         true => (bytes * weight(osd) / all) as u64,
         false => 0,

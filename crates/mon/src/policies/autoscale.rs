@@ -86,6 +86,8 @@ pub struct Pool {
     /// As it shall be by the map.
     pub pg_num: u32,
     pub size: u8,
+    /// Raw bytes for each that is stored.
+    pub rate: f64,
     pub bytes: u64,
     pub target_bytes: u64,
     pub target_ratio: f64,
@@ -120,7 +122,8 @@ impl Pool {
             mode: p.pg_autoscale_mode,
             pg_num: p.pg_num_target,
             size: p.size,
-            bytes: survey.of_pool(id).map(|(_, g)| g.bytes).sum(),
+            rate: map.raw_rate(p),
+            bytes: survey.of_pool(id).map(|(_, g)| g.bytes).sum::<u64>() * u64::from(map.enough(p)),
             target_bytes: int("target_size_bytes"),
             target_ratio: real("target_size_ratio"),
             bias: match p.opts.get("pg_autoscale_bias") {
@@ -139,16 +142,12 @@ impl Pool {
         }
     }
 
-    fn rate(&self) -> f64 {
-        f64::from(self.size.max(1))
-    }
-
     pub fn raw_used(&self) -> f64 {
-        self.bytes as f64 * self.rate()
+        self.bytes as f64 * self.rate
     }
 
     fn raw_wanted(&self) -> f64 {
-        self.raw_used().max(self.target_bytes as f64 * self.rate())
+        self.raw_used().max(self.target_bytes as f64 * self.rate)
     }
 }
 
@@ -310,7 +309,7 @@ fn share_rest(all: &mut [Sizing]) {
 }
 
 fn count(s: &mut Sizing, of_root: f64, limits: &Limits) {
-    let ideal = s.ratio * of_root / s.pool.rate() * s.pool.bias;
+    let ideal = s.ratio * of_root / s.pool.rate * s.pool.bias;
     // Saturates: what is not finite was refused, and a share may be far above one.
     s.ideal = ideal as u32;
     let most = match s.pool.max {
@@ -427,9 +426,7 @@ pub fn overcommitted(sizes: &[Sizing]) -> Vec<Overcommitted> {
         out.push(Overcommitted {
             pools: names(&mut inside()),
             by: wanted / capacity as f64,
-            promised: promised()
-                .map(|s| s.pool.target_bytes as f64 * s.pool.rate())
-                .sum(),
+            promised: promised().map(|s| s.pool.target_bytes as f64 * s.pool.rate).sum(),
             to: names(&mut promised()),
         });
     }
@@ -451,6 +448,7 @@ mod tests {
             mode: AUTOSCALE_ON,
             pg_num,
             size: 3,
+            rate: 3.0,
             bytes,
             bias: 1.0,
             min: PG_NUM_MIN,
@@ -488,6 +486,7 @@ mod tests {
         assert_eq!((empty.ideal, empty.wanted, empty.would_adjust), (0, 32, false));
         let ratio = one(Pool {
             size: 2,
+            rate: 2.0,
             target_ratio: 0.3,
             ..pool(1, 8, 0)
         });

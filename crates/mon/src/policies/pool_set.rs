@@ -7,6 +7,7 @@ use crate::policies::pool_change::refuse;
 use crate::policies::pools;
 use crate::policies::pools::{Done, PoolDefaults, Result, SIZE_MAX};
 use cluster::ClusterState;
+use crush::RuleKind;
 use types::osdmap::{Incremental, OsdMap};
 use types::pool::{
     AUTOSCALE_OFF, AUTOSCALE_ON, AUTOSCALE_WARN, OptionKind, PgPool, PoolOption, PoolOptions, pool_flag,
@@ -165,10 +166,8 @@ pub fn set(
             pool_mut(map, inc, id)?.pg_autoscale_mode = mode;
         }
         "hashpspool" => check_hashpspool(val, sure)?,
-        "allow_ec_overwrites" => return refuse(Errno::EINVAL, NO_EC_OVERWRITES),
-        "fast_read" => {
-            return refuse(Errno::EINVAL, "fast read is not supported in replication pool");
-        }
+        "allow_ec_overwrites" => allow_ec_overwrites(pool_mut(map, inc, id)?, val)?,
+        "fast_read" => return fast_read(pool_mut(map, inc, id)?),
         "dedup_tier" => {
             if val.parse::<i64>().is_ok() {
                 return refuse(Errno::EINVAL, "expecting value 'pool name'");
@@ -201,6 +200,28 @@ fn is_tiering(var: &str) -> bool {
     prefixes.iter().any(|p| var.starts_with(p))
 }
 
+/// Once clients have written so there is no way back.
+fn allow_ec_overwrites(pool: &mut PgPool, val: &str) -> Result<()> {
+    if !pool.is_erasure() {
+        return refuse(Errno::EINVAL, NO_EC_OVERWRITES);
+    }
+    if !boolean(val)? {
+        return refuse(Errno::EINVAL, "ec overwrites cannot be disabled once enabled");
+    }
+    pool.flags |= pool_flag::EC_OVERWRITES;
+    Ok(())
+}
+
+fn fast_read<T>(pool: &PgPool) -> Result<T> {
+    match pool.is_erasure() {
+        false => refuse(Errno::EINVAL, "fast read is not supported in replication pool"),
+        true => refuse(
+            Errno::EOPNOTSUPP,
+            "fast_read of erasure-coded pools is not built in skep yet",
+        ),
+    }
+}
+
 /// Copies of placement groups of all other pools.
 fn copies_of_others(map: &OsdMap, id: PoolId) -> u64 {
     let others = map.pools.iter().filter(|(p, _)| **p != id);
@@ -222,6 +243,12 @@ fn set_size(state: &ClusterState, id: PoolId, n: i64, sure: bool, inc: &mut Incr
         return refuse(
             Errno::EPERM,
             "pool size change is disabled; you must unset nosizechange flag for the pool first",
+        );
+    }
+    if pool.is_erasure() {
+        return refuse(
+            Errno::EOPNOTSUPP,
+            "can not change the size of an erasure-coded pool",
         );
     }
     if n == 1 && !defaults.allow_size_one {
@@ -266,10 +293,14 @@ fn set_rule(map: &OsdMap, id: PoolId, name: &str, inc: &mut Incremental) -> Resu
     let Some(rule) = map.crush.rule_id(name) else {
         return refuse(Errno::ENOENT, format!("crush rule {name} does not exist"));
     };
-    let Ok(rule) = pools::find_rule(map, pools::RuleChoice::Id(i64::from(rule))) else {
+    let pool = pool_mut(map, inc, id)?;
+    let kind = match pool.is_erasure() {
+        true => RuleKind::Erasure,
+        false => RuleKind::Replicated,
+    };
+    let Ok(rule) = pools::find_rule(map, pools::RuleChoice::Id(i64::from(rule)), kind) else {
         return refuse(Errno::EINVAL, "(22) Invalid argument");
     };
-    let pool = pool_mut(map, inc, id)?;
     pools::check_rule_takes(map, rule, pool.size)?;
     pool.crush_rule = rule;
     Ok(())
@@ -277,11 +308,13 @@ fn set_rule(map: &OsdMap, id: PoolId, name: &str, inc: &mut Incremental) -> Resu
 
 fn set_min_size(map: &OsdMap, id: PoolId, n: i64, inc: &mut Incremental) -> Result<()> {
     let pool = pool_mut(map, inc, id)?;
-    if n < 1 || n > i64::from(pool.size) {
+    // Fewer than the data shards have no object.
+    let least = map.enough(pool);
+    if n < i64::from(least) || n > i64::from(pool.size) {
         return refuse(
             Errno::EINVAL,
             format!(
-                "pool min_size must be between 1 and size, which is set to {}",
+                "pool min_size must be between {least} and size, which is set to {}",
                 pool.size
             ),
         );

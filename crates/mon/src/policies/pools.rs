@@ -5,13 +5,15 @@
 //! Each function checks first and writes into the increment only when it succeeds. What is asked for and is
 //! so already is a success without a change ([`Done::Already`]), since clients repeat their requests.
 //!
-//! Not built yet, and refused with a clear text: erasure code, fewer placement groups than before.
+//! Pools of shards take their shape from a profile (`policies::coded`).
 
 use crate::policies::autoscale;
+use crate::policies::coded;
 pub use crate::policies::pool_change::{Done, PoolError, Result};
 use crate::policies::pool_change::{pool_mut, refuse};
 use crate::policies::spread::Spread;
 use cluster::ClusterState;
+use crush::RuleKind;
 use types::osdmap::{Incremental, OsdMap};
 use types::pool::{PgPool, PoolOption, pool_flag};
 use types::{AuthName, Errno, PoolId, Utime};
@@ -95,7 +97,8 @@ pub struct NewPool<'a> {
     pub name: &'a str,
     pub pg_num: u64,
     pub pgp_num: u64,
-    pub erasure: bool,
+    /// The profile of a pool of shards; None: copies.
+    pub erasure: Option<&'a str>,
     pub rule: RuleChoice<'a>,
     pub size: u64,
     /// 0 off, 1 warn, 2 on.
@@ -127,9 +130,6 @@ pub fn create(
     if taken(map, inc, new.name) {
         return Ok((Done::Already(format!("pool '{}' already exists", new.name)), None));
     }
-    if new.erasure {
-        return refuse(Errno::EOPNOTSUPP, "erasure-coded pools are not built in skep yet");
-    }
     if map.pools.len() + inc.new_pool_names.len() >= POOLS_MAX {
         return refuse(
             Errno::ENOSPC,
@@ -137,24 +137,16 @@ pub fn create(
         );
     }
     let defaults = PoolDefaults::of(state);
-    let rule = find_rule(map, new.rule)?;
-    let size = match new.size {
-        0 => defaults.size_for(map, rule),
-        n => n,
+    let shape = match new.erasure {
+        Some(profile) => coded::pool_of(state, new.name, profile, new.rule, inc)?,
+        None => copies(map, new, &defaults)?,
     };
-    let size = checked_size(map, rule, size)?;
-    if size == 1 && !defaults.allow_size_one {
-        return refuse(Errno::EPERM, SIZE_ONE_OFF);
-    }
-    let (pg_num, pgp_num) = checked_pg_nums(map, new, &defaults, size)?;
+    let (pg_num, pgp_num) = checked_pg_nums(map, new, &defaults, shape.size)?;
     let id = PoolId::from(inc.new_pool_max.unwrap_or(map.pool_max)) + 1;
     let Ok(pool_max) = i32::try_from(id) else {
         return refuse(Errno::ENOSPC, "pool ids are used up");
     };
     let mut pool = PgPool {
-        size,
-        min_size: defaults.min_size_for(size),
-        crush_rule: rule,
         pg_num,
         pgp_num,
         pg_num_target: pg_num,
@@ -166,7 +158,7 @@ pub fn create(
             .unwrap_or_else(|| autoscale::mode_of_new(state, new.pg_num > 0).0),
         last_change: map.epoch + 1,
         create_time: now,
-        ..PgPool::default()
+        ..shape
     };
     if new.bulk {
         pool.flags |= pool_flag::BULK;
@@ -185,15 +177,44 @@ pub fn create(
     Ok((Done::Changed(format!("pool '{}' created", new.name)), Some(id)))
 }
 
-/// A rule id that replicated pools can use.
-pub(crate) fn find_rule(map: &OsdMap, choice: RuleChoice<'_>) -> Result<u8> {
+/// What a pool of copies is, its numbers of groups apart.
+fn copies(map: &OsdMap, new: &NewPool<'_>, defaults: &PoolDefaults) -> Result<PgPool> {
+    let crush_rule = find_rule(map, new.rule, RuleKind::Replicated)?;
+    let size = match new.size {
+        0 => defaults.size_for(map, crush_rule),
+        n => n,
+    };
+    let size = checked_size(map, crush_rule, size)?;
+    if size == 1 && !defaults.allow_size_one {
+        return refuse(Errno::EPERM, SIZE_ONE_OFF);
+    }
+    Ok(PgPool {
+        size,
+        min_size: defaults.min_size_for(size),
+        crush_rule,
+        ..PgPool::default()
+    })
+}
+
+fn pools_of(kind: RuleKind) -> &'static str {
+    match kind {
+        RuleKind::Erasure => "erasure-coded",
+        _ => "replicated",
+    }
+}
+
+/// A rule id that pools of this kind can use.
+pub(crate) fn find_rule(map: &OsdMap, choice: RuleChoice<'_>, kind: RuleKind) -> Result<u8> {
     let crush = &map.crush;
     let id = match choice {
         RuleChoice::Default | RuleChoice::Id(-1) | RuleChoice::Name("") => {
-            let first = crush.rule_ids().find(|id| is_replicated_rule(map, *id));
+            let first = crush.rule_ids().find(|id| is_rule_of(map, *id, kind));
             match first {
                 Some(id) => id,
-                None => return refuse(Errno::ENOENT, "no CRUSH rule for replicated pools exists"),
+                None => {
+                    let why = format!("no CRUSH rule for {} pools exists", pools_of(kind));
+                    return refuse(Errno::ENOENT, why);
+                }
             }
         }
         RuleChoice::Id(id) => match u32::try_from(id).ok().filter(|id| crush.rule(*id).is_some()) {
@@ -205,8 +226,9 @@ pub(crate) fn find_rule(map: &OsdMap, choice: RuleChoice<'_>) -> Result<u8> {
             None => return refuse(Errno::ENOENT, format!("specified rule {name} doesn't exist")),
         },
     };
-    if !is_replicated_rule(map, id) {
-        return refuse(Errno::EINVAL, format!("rule {id} is not for replicated pools"));
+    if !is_rule_of(map, id, kind) {
+        let why = format!("rule {id} is not for {} pools", pools_of(kind));
+        return refuse(Errno::EINVAL, why);
     }
     u8::try_from(id).or_else(|_| {
         refuse(
@@ -216,10 +238,8 @@ pub(crate) fn find_rule(map: &OsdMap, choice: RuleChoice<'_>) -> Result<u8> {
     })
 }
 
-fn is_replicated_rule(map: &OsdMap, id: u32) -> bool {
-    map.crush
-        .rule(id)
-        .is_some_and(|r| r.kind == crush::RuleKind::Replicated as u8)
+fn is_rule_of(map: &OsdMap, id: u32, kind: RuleKind) -> bool {
+    map.crush.rule(id).is_some_and(|r| r.kind == kind as u8)
 }
 
 /// A rule says for which numbers of copies it is: with others clients would find no place at all.

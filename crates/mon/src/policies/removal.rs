@@ -217,6 +217,7 @@ impl Going {
             if concerned && left < size {
                 let name = map.pool_name(*id).unwrap_or("?");
                 let lower = match left {
+                    _ if pool.is_erasure() => String::new(),
                     0 => String::new(),
                     n => format!(", or: ceph osd pool set {name} size {n}"),
                 };
@@ -244,14 +245,14 @@ impl Going {
         Ok(())
     }
 
-    /// Data whose only holders are down and would be removed.
+    /// Data whose only holders, or too many of whose shards' holders, are down and would be removed.
     fn only_holders(&self, state: &ClusterState, needing: &BTreeSet<PgId>) -> Result<(), String> {
         let map = &*state.osdmap;
         let lost = |pg: &&PgId| {
-            state
-                .pgs
-                .get(**pg)
-                .is_some_and(|c| c.in_sync.iter().all(|o| self.osds.contains(o) && !map.is_up(*o)))
+            let enough = map.pool(pg.pool).map_or(1, |p| usize::from(map.enough(p)));
+            let stays = |o: &&OsdId| !self.osds.contains(o) || map.is_up(**o);
+            let pg = state.pgs.get(**pg);
+            pg.is_some_and(|c| c.in_sync.iter().filter(stays).count() < enough)
         };
         let pgs: Vec<PgId> = needing.iter().filter(lost).copied().collect();
         if pgs.is_empty() {
@@ -495,6 +496,7 @@ mod tests {
                 expect: old.clone(),
                 primary: up[0],
                 in_sync: up,
+                acting: None,
             }
         });
         let changes = Changes {

@@ -3,18 +3,20 @@
 //! What evens the cluster out decides by it, and waits while anything heals. A group counts as clean only by a report of
 //! the primary that the map names now, about the OSDs that it names now.
 
+use crate::policies::places;
 use crate::policies::reports::newest_reports;
 use cluster::ClusterStats;
 use std::collections::BTreeMap;
 use types::osdmap::OsdMap;
 use types::pgstats::pg_state;
+use types::pool::PgPool;
 use types::{OsdId, PgId, PoolId};
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Group {
-    /// Where CRUSH and upmaps want it.
+    /// Where CRUSH and upmaps want it; without the holes that shards may have.
     pub up: Vec<OsdId>,
-    /// Of one copy.
+    /// Of one copy, or shard.
     pub bytes: u64,
     pub objects: u64,
     pub clean: bool,
@@ -39,15 +41,15 @@ impl Survey {
         let mut out = Self::default();
         for pg in map.pgs() {
             let sets = map.pg_to_up_acting(pg);
-            let size = map.pool(pg.pool).map_or(0, |p| usize::from(p.size));
+            let pool = map.pool(pg.pool);
+            let size = pool.map_or(0, |p| usize::from(p.size));
+            let coded = pool.is_some_and(PgPool::is_erasure);
+            let up: Vec<OsdId> = places::present(&sets.up).collect();
             let Some((by, stat)) = newest.get(&pg) else {
                 out.unknown += 1;
-                let (up, bytes, objects) = (sets.up, 0, 0);
                 let group = Group {
                     up,
-                    bytes,
-                    objects,
-                    clean: false,
+                    ..Group::default()
                 };
                 out.groups.insert(pg, group);
                 continue;
@@ -58,9 +60,9 @@ impl Survey {
             let active = current && stat.state & pg_state::ACTIVE != 0;
             out.inactive += usize::from(!active);
             out.copies += objects * size as u64;
-            let lacking = objects * size.saturating_sub(sets.acting.len()) as u64;
+            let lacking = objects * places::lacking(&sets.acting, size) as u64;
             out.degraded += lacking.max(sum.num_objects_degraded.max(0) as u64);
-            let elsewhere = sets.up.iter().filter(|o| !sets.acting.contains(o)).count() as u64;
+            let elsewhere = places::to_come(&sets) as u64;
             out.misplaced += match current {
                 true => sum.num_objects_misplaced.max(0) as u64,
                 false => objects * elsewhere,
@@ -68,11 +70,11 @@ impl Survey {
             let clean = active
                 && stat.state & pg_state::CLEAN != 0
                 && stat.state & ILL == 0
-                && sets.up == sets.acting
-                && sets.up.len() == size;
+                && places::in_place(&sets.up, &sets.acting, coded)
+                && up.len() == size;
             let group = Group {
-                up: sets.up,
-                bytes: sum.num_bytes.max(0) as u64,
+                up,
+                bytes: sum.num_bytes.max(0) as u64 / pool.map_or(1, |p| u64::from(map.enough(p))),
                 objects,
                 clean,
             };

@@ -41,7 +41,12 @@ pub fn pool_max_avail(state: &ClusterState, stats: &ClusterStats, id: PoolId) ->
     };
     // What its rule takes copies from; each part must have room for its copies.
     let parts = parts(&state.osdmap, u32::from(pool.crush_rule));
-    let of = |part: &Part| part_max_avail(state, stats, part.root) / u64::from(part.copies(pool.size).max(1));
+    // Of k data shards each one takes a k-th.
+    let each = u64::from(state.osdmap.enough(pool));
+    let of = |part: &Part| {
+        let copies = u64::from(part.copies(pool.size).max(1));
+        part_max_avail(state, stats, part.root).saturating_mul(each) / copies
+    };
     parts
         .iter()
         .filter(|p| p.copies(pool.size) > 0)

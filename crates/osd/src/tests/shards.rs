@@ -5,8 +5,8 @@ use crate::placement::Placement;
 use crate::slot::Role;
 use types::pool::POOL_TYPE_ERASURE;
 
-/// Three OSDs that are up, and a pool of three shards, or copies.
-async fn rig(kind: u8) -> Rig {
+/// Three OSDs that are up, and a pool of shards, or copies.
+async fn rig(kind: u8, size: u8) -> Rig {
     let rig = Rig::bare(vec![0, 1, 2]).await;
     rig.mkfs("osd", 8);
     for id in 0..3 {
@@ -23,8 +23,8 @@ async fn rig(kind: u8) -> Rig {
     }
     rig.add_pool_of(PgPool {
         kind,
-        size: 3,
-        min_size: 2,
+        size,
+        min_size: size - 1,
         pg_num: 8,
         pgp_num: 8,
         ..PgPool::default()
@@ -63,39 +63,81 @@ fn slots_of(rig: &Rig, osd: i32, pg: PgId) -> (Vec<i8>, Option<i8>) {
     (shards, placement.lead(pg).map(|slot| slot.shard))
 }
 
+/// A PG in which the OSD has no part, and who stands where.
+fn pg_without(rig: &Rig, osd: i32) -> (PgId, Vec<i32>) {
+    let state = rig.cluster.state();
+    let mut pgs = state.pgs.iter().filter(|(_, c)| !c.in_sync.contains(&osd));
+    let (pg, config) = pgs.next().unwrap();
+    (pg, config.acting.iter().map(|o| o.unwrap()).collect())
+}
+
 #[test]
-fn an_osd_that_changes_its_place_has_two_shards_of_a_pg() {
+fn an_osd_keeps_its_shard_wherever_crush_lists_it() {
     local(async {
-        let rig = rig(POOL_TYPE_ERASURE).await;
+        let rig = rig(POOL_TYPE_ERASURE, 3).await;
         let (pg, at) = pg_of(&rig, 0, true);
         let [a, b, c] = at[..] else { panic!("{at:?}") };
+        wanted(&rig, pg, Some(vec![b, c, a])).await;
         assert_eq!(slots_of(&rig, a, pg), (vec![0], Some(0)));
         assert_eq!(slots_of(&rig, b, pg), (vec![1], None));
-        wanted(&rig, pg, Some(vec![b, c, a])).await;
-        assert_eq!(slots_of(&rig, a, pg), (vec![0, 2], Some(0)));
-        assert_eq!(slots_of(&rig, b, pg), (vec![0, 1], None));
-        assert_eq!(slots_of(&rig, c, pg), (vec![1, 2], None));
-        let placement = Placement::new(a, rig.cluster.state());
-        for shard in [-1, 0, 1, 2] {
-            assert!(
-                !placement.is_stray(SPgId { pg, shard }),
-                "the PG is not in place: {shard}"
-            );
-        }
-        wanted(&rig, pg, None).await;
+        assert_eq!(slots_of(&rig, c, pg), (vec![2], None));
+        // Nothing is to move: what it has of another shard is nobody's.
         let placement = Placement::new(a, rig.cluster.state());
         let stray = |shard: &i8| placement.is_stray(SPgId { pg, shard: *shard });
-        assert_eq!((0..3).filter(stray).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!((-1..3).filter(stray).collect::<Vec<_>>(), [-1, 1, 2]);
+        let group = placement.group(SPgId { pg, shard: 0 }).unwrap();
+        assert!(group.is_whole() && group.up == [a, b, c], "{group:?}");
     });
 }
 
 #[test]
-fn a_slot_comes_and_goes_and_another_one_of_its_pg_stays() {
+fn who_is_to_have_a_shard_has_a_slot_for_it_beside_who_has_it() {
     local(async {
-        let rig = rig(POOL_TYPE_ERASURE).await;
+        let rig = rig(POOL_TYPE_ERASURE, 2).await;
+        let (pg, at) = pg_without(&rig, 0);
+        let [a, b] = at[..] else { panic!("{at:?}") };
+        // It is listed where somebody stays: it gets the other one's.
+        wanted(&rig, pg, Some(vec![0, a])).await;
+        assert_eq!(slots_of(&rig, a, pg), (vec![0], Some(0)));
+        assert_eq!(slots_of(&rig, b, pg), (vec![1], None));
+        assert_eq!(slots_of(&rig, 0, pg), (vec![1], None));
+        let placement = Placement::new(b, rig.cluster.state());
+        assert!(
+            !placement.is_stray(SPgId { pg, shard: 0 }),
+            "the PG is not in place"
+        );
+        let group = placement.group(SPgId { pg, shard: 1 }).unwrap();
+        assert_eq!((&group.in_sync[..], &group.up[..]), (&[a, b][..], &[a, 0][..]));
+    });
+}
+
+#[test]
+fn nobody_is_no_member() {
+    local(async {
+        let rig = rig(POOL_TYPE_ERASURE, 3).await;
+        let (pg, at) = pg_of(&rig, 0, true);
+        let gone = at[2];
+        let down = |state: &cluster::ClusterState| (cluster::boot::down(state, &[gone], Utime::ZERO), ());
+        rig.cluster.commit(down).await.unwrap();
+        let state = rig.cluster.state();
+        let up = state.osdmap.pg_to_up_acting(pg).up;
+        assert_eq!(up, [at[0], at[1], i32::MAX], "nobody");
+        let placement = Placement::new(at[0], state);
+        let group = placement.group(SPgId { pg, shard: 0 }).unwrap();
+        assert_eq!(
+            (&group.up, group.members()),
+            (&at[..2].to_vec(), at[..2].to_vec())
+        );
+        assert!(!group.is_whole() && group.is_enough());
+    });
+}
+
+#[test]
+fn a_slot_comes_and_goes() {
+    local(async {
+        let rig = rig(POOL_TYPE_ERASURE, 2).await;
         let mut osd = rig.osd().await;
-        let (pg, at) = pg_of(&rig, 0, false);
-        let has = at.iter().position(|o| *o == 0).unwrap() as i8;
+        let (pg, at) = pg_without(&rig, 0);
         let slots = |osd: &Osd| -> Vec<i8> {
             let of = osd.slots.iter().filter(|(slot, _)| slot.pg == pg);
             of.map(|(slot, s)| match &s.role {
@@ -104,17 +146,14 @@ fn a_slot_comes_and_goes_and_another_one_of_its_pg_stays() {
             })
             .collect()
         };
-        assert_eq!(slots(&osd), [has]);
-        let mut turned = at.clone();
-        turned.rotate_left(1);
-        wanted(&rig, pg, Some(turned)).await;
+        assert!(slots(&osd).is_empty());
+        wanted(&rig, pg, Some(vec![at[0], 0])).await;
         osd.on_cluster();
-        let gets = (has + 2) % 3;
-        assert_eq!(slots(&osd), [has.min(gets), has.max(gets)]);
+        assert_eq!(slots(&osd), [1]);
         assert_eq!(osd.leading(pg), None);
         wanted(&rig, pg, None).await;
         osd.on_cluster();
-        assert_eq!(slots(&osd), [has]);
+        assert!(slots(&osd).is_empty());
         close(osd);
     });
 }
@@ -122,7 +161,7 @@ fn a_slot_comes_and_goes_and_another_one_of_its_pg_stays() {
 #[test]
 fn copies_have_one_slot_without_a_shard() {
     local(async {
-        let rig = rig(PgPool::default().kind).await;
+        let rig = rig(PgPool::default().kind, 3).await;
         let (pg, at) = pg_of(&rig, 0, true);
         let [a, b, c] = at[..] else { panic!("{at:?}") };
         wanted(&rig, pg, Some(vec![b, c, a])).await;

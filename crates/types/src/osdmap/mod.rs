@@ -14,6 +14,7 @@
 mod apply;
 mod blocklist;
 mod build;
+mod code;
 mod codec;
 mod incremental;
 mod needs;
@@ -21,6 +22,7 @@ mod placement;
 
 pub use apply::ApplyError;
 pub use build::{NewCluster, NewPool, OsdBoot};
+pub use code::{Code, SHARDS_MAX};
 pub use incremental::{Incremental, StretchChange};
 pub use placement::{Mapping, UpActing};
 

@@ -9,6 +9,7 @@ use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
 use crate::commands::views::pg_stats::{Figures, count};
 use crate::format::{Align, Table, units};
+use crate::policies::places;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use types::OsdId;
@@ -34,18 +35,18 @@ pub(super) struct PoolUse {
     /// What compressed data takes of the disks, and how much it is uncompressed; all copies.
     pub(super) compressed_used: u64,
     pub(super) compressed_original: u64,
-    /// Raw bytes free for it, over all copies.
+    /// Raw bytes free for it, over all copies or shards.
     pub(super) avail_raw: f64,
-    copies: u64,
+    /// Raw bytes for each that is stored.
+    rate: f64,
 }
 
 impl PoolUse {
     pub(super) fn of(ctx: &Context<'_>, figures: &Figures, id: i64, pool: &PgPool) -> Self {
         let sum = figures.pool_sum(id);
         let taken = figures.pools.get(&id).copied().unwrap_or_default();
-        let copies = u64::from(pool.size.max(1));
         let (pgs, members) = figures.pool_pgs(id).fold((0, 0), |(pgs, members), s| {
-            (pgs + 1, members + s.acting.len() as u64)
+            (pgs + 1, members + places::present(&s.acting).count() as u64)
         });
         let used_omap = count(taken.omap_allocated);
         Self {
@@ -58,7 +59,7 @@ impl PoolUse {
             compressed_used: count(taken.data_compressed_allocated),
             compressed_original: count(taken.data_compressed_original),
             avail_raw: avail_raw(ctx, figures, u32::from(pool.crush_rule)),
-            copies,
+            rate: ctx.map().raw_rate(pool),
         }
     }
 
@@ -70,13 +71,13 @@ impl PoolUse {
         self.used_data + self.used_omap
     }
 
-    /// What clients see, times the copies.
+    /// What clients see, with all copies or parity.
     pub(super) fn stored_raw(&self) -> u64 {
-        self.stored() * self.copies
+        (self.stored() as f64 * self.rate) as u64
     }
 
     pub(super) fn max_avail(&self) -> u64 {
-        (self.avail_raw / self.copies as f64) as u64
+        (self.avail_raw / self.rate) as u64
     }
 
     pub(super) fn ratio(&self) -> f64 {

@@ -304,11 +304,15 @@ fn pools(page: &mut Page, ctx: &Context<'_>, figures: &Figures) {
             Some(PoolOption::Str(mode)) => mode,
             _ => "none",
         };
+        let description = match ctx.map().code_of(pool) {
+            None => format!("replica:{}", pool.size),
+            Some(code) => format!("ec:{}+{}", code.k, code.m),
+        };
         let facts = [
             ("pool_id", number.as_str()),
             ("name", name),
-            ("type", "replicated"),
-            ("description", &format!("replica:{}", pool.size)),
+            ("type", pool.type_name()),
+            ("description", &description),
             ("compression_mode", compression),
         ];
         page.gauge("pool_metadata", &facts, 1);

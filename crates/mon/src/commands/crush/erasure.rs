@@ -1,5 +1,5 @@
-//! Erasure code profiles, and the rules made of them. A profile is a map of words that a pool is to be made by; pools of that
-//! type are refused still (`policies::pools`), so a profile is only kept, and what it says of placement makes a rule.
+//! Erasure code profiles, and the rules made of them. A profile is a map of words that a pool is to be made by; what it
+//! makes of one is in `policies::coded`, what it says of placement makes a rule.
 //!
 //! What a profile does not say is filled in when it is set, as 16.2 does: from the profile `default` where the plugin is the
 //! same, then from the plugin's own defaults.
@@ -7,8 +7,9 @@
 use crate::commands::command::{Command, Outcome, lines};
 use crate::commands::context::Context;
 use crate::commands::spec::{Spec, spec};
+use crate::policies::coded::{self, DEFAULT_PROFILE};
+use crate::policies::pool_change::PoolError;
 use cluster::Changes;
-use crush::RuleKind;
 use serde_json::{Value, json};
 use types::Errno;
 use types::osdmap::ErasureProfile;
@@ -49,24 +50,42 @@ pub const TABLE: &[Spec] = &[
     ),
 ];
 
-const DEFAULT: &str = "default";
-/// What `jerasure` takes where a profile does not say it, and what says where the pieces lie.
+/// What a profile says of where the shards lie, where it says nothing.
 const DEFAULTS: &[(&str, &str)] = &[
     ("crush-device-class", ""),
     ("crush-failure-domain", "host"),
     ("crush-root", "default"),
-    ("jerasure-per-chunk-alignment", "false"),
-    ("k", "7"),
-    ("m", "3"),
-    ("technique", "reed_sol_van"),
-    ("w", "8"),
 ];
-const PLUGIN: &str = "jerasure";
+
+/// A plugin of which there are codes here: with each of these techniques any k of the shards have every object.
+struct Plugin {
+    name: &'static str,
+    techniques: &'static [&'static str],
+    /// What it takes where a profile does not say it.
+    defaults: &'static [(&'static str, &'static str)],
+}
+
+const PLUGINS: [Plugin; 2] = [
+    Plugin {
+        name: "jerasure",
+        techniques: &["reed_sol_van", "cauchy_orig", "cauchy_good"],
+        defaults: &[
+            ("jerasure-per-chunk-alignment", "false"),
+            ("k", "7"),
+            ("m", "3"),
+            ("technique", "reed_sol_van"),
+            ("w", "8"),
+        ],
+    },
+    Plugin {
+        name: "isa",
+        techniques: &["reed_sol_van", "cauchy"],
+        defaults: &[("k", "7"), ("m", "3"), ("technique", "reed_sol_van")],
+    },
+];
 /// Profiles of a map, and bytes of one: each client is sent them all.
 const PROFILES_MAX: usize = 1000;
 const PROFILE_BYTES_MAX: usize = 4096;
-/// Pieces of an object, as the widest code of words of 8 bits has them.
-const PIECES_MAX: u64 = 256;
 
 fn ls(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let names: Vec<&String> = ctx.map().erasure_code_profiles.keys().collect();
@@ -90,27 +109,23 @@ fn shown(profile: &ErasureProfile) -> String {
     format!("{{{}}}", words.join(","))
 }
 
-/// A count of the profile. Err: why it is none.
-fn number(profile: &ErasureProfile, key: &str, least: u64) -> Result<u64, Outcome> {
-    let text = profile.get(key).map_or("", String::as_str);
-    let Ok(n) = text.parse::<u64>() else {
-        return Err(Outcome::invalid(format!(
-            "could not convert {key}={text} to int because Expected option value to be integer, got '{text}'"
-        )));
-    };
-    match n >= least {
-        true => Ok(n),
-        false => Err(Outcome::invalid(format!("{key}={n} must be >= {least}"))),
-    }
+/// What a policy refuses, as an answer.
+fn refused(e: PoolError) -> Outcome {
+    Outcome::error(e.errno, e.text)
 }
 
-/// Pieces of an object: data and parity.
-fn pieces(profile: &ErasureProfile) -> Result<u64, Outcome> {
-    let (k, m) = (number(profile, "k", 2)?, number(profile, "m", 1)?);
-    match k.saturating_add(m) {
-        n if n > PIECES_MAX => Err(Outcome::invalid(format!("k+m={n} must be <= {PIECES_MAX}"))),
-        n => Ok(n),
-    }
+/// The plugin of a profile, if pools can be made by it.
+fn plugin_of(profile: &ErasureProfile) -> Result<&'static Plugin, Outcome> {
+    let name = profile.get("plugin").map_or(PLUGINS[0].name, String::as_str);
+    let why = match (PLUGINS.iter().find(|p| p.name == name), name) {
+        (Some(plugin), _) => return Ok(plugin),
+        (None, "lrc" | "shec" | "clay") => {
+            "its codes need not have every object in any k of the shards, or read parts of them"
+        }
+        (None, _) => "nobody knows it",
+    };
+    let text = format!("erasure code plugin '{name}' is not here ({why}): 'jerasure' and 'isa' are");
+    Err(Outcome::error(Errno::EOPNOTSUPP, text))
 }
 
 /// The words given, with what they leave open.
@@ -120,30 +135,28 @@ fn complete(cmd: &Command, ctx: &Context<'_>) -> Result<ErasureProfile, Outcome>
         None => (text.clone(), String::new()),
     };
     let mut profile: ErasureProfile = cmd.list("profile").iter().map(|t| word(&t.to_string())).collect();
-    let standard = ctx.map().erasure_code_profiles.get(DEFAULT);
-    let plugin = profile.get("plugin").map_or(PLUGIN, String::as_str);
-    if plugin != PLUGIN {
-        let why = format!("erasure code plugin '{plugin}' is not here: '{PLUGIN}' is");
-        return Err(Outcome::error(Errno::EOPNOTSUPP, why));
-    }
-    let mut words: ErasureProfile = DEFAULTS
-        .iter()
-        .map(|(k, v)| (k.to_string(), v.to_string()))
-        .collect();
-    words.insert("plugin".into(), PLUGIN.into());
-    words.extend(
-        standard
-            .into_iter()
-            .flatten()
-            .map(|(k, v)| (k.clone(), v.clone())),
-    );
+    let plugin = plugin_of(&profile)?;
+    let own = [DEFAULTS, plugin.defaults].into_iter().flatten();
+    let mut words: ErasureProfile = own.map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    words.insert("plugin".into(), plugin.name.into());
+    let standard = ctx.map().erasure_code_profiles.get(DEFAULT_PROFILE);
+    let same = standard.filter(|p| p.get("plugin").is_some_and(|name| name == plugin.name));
+    words.extend(same.into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
     words.append(&mut profile);
     let technique = &words["technique"];
-    if technique != "reed_sol_van" {
-        let why = format!("erasure code technique '{technique}' is not here: 'reed_sol_van' is");
+    if !plugin.techniques.contains(&technique.as_str()) {
+        let why = format!(
+            "erasure code technique '{technique}' is not here: of '{}' there are {}",
+            plugin.name,
+            plugin.techniques.join(", ")
+        );
         return Err(Outcome::error(Errno::EOPNOTSUPP, why));
     }
-    pieces(&words)?;
+    if technique.starts_with("cauchy") && plugin.name == "jerasure" {
+        words.entry("packetsize".into()).or_insert_with(|| "2048".into());
+    }
+    coded::code(&words).map_err(refused)?;
+    coded::stripe_unit(ctx.state, &words).map_err(refused)?;
     let bytes: usize = words.iter().map(|(k, v)| k.len() + v.len()).sum();
     match bytes > PROFILE_BYTES_MAX {
         true => Err(Outcome::invalid(format!(
@@ -151,6 +164,18 @@ fn complete(cmd: &Command, ctx: &Context<'_>) -> Result<ErasureProfile, Outcome>
         ))),
         false => Ok(words),
     }
+}
+
+/// What says how the pools of a profile keep their objects must not change under them, whoever forces it.
+fn in_use(ctx: &Context<'_>, name: &str) -> Option<Outcome> {
+    let users = coded::users_of(ctx.map(), name);
+    (!users.is_empty()).then(|| {
+        let why = format!(
+            "{} pool(s) are using the erasure code profile '{name}'",
+            users.join(" ")
+        );
+        Outcome::error(Errno::EBUSY, why)
+    })
 }
 
 fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
@@ -171,13 +196,18 @@ fn set(cmd: &Command, ctx: &Context<'_>) -> Outcome {
             );
             return Outcome::error(Errno::EPERM, why);
         }
+        Some(_) => {
+            if let Some(refusal) = in_use(ctx, name) {
+                return refusal;
+            }
+        }
         None if there.len() >= PROFILES_MAX => {
             return Outcome::error(
                 Errno::ENOSPC,
                 format!("there are {PROFILES_MAX} profiles: no more"),
             );
         }
-        _ => {}
+        None => {}
     }
     let mut inc = ctx.inc();
     inc.new_erasure_code_profiles.insert(name.to_string(), profile);
@@ -189,52 +219,25 @@ fn rm(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     if !ctx.map().erasure_code_profiles.contains_key(name) {
         return Outcome::status(format!("erasure-code-profile {name} does not exist"));
     }
+    if let Some(refusal) = in_use(ctx, name) {
+        return refusal;
+    }
     let mut inc = ctx.inc();
     inc.old_erasure_code_profiles.push(name.to_string());
     Outcome::default().with(Changes::map(inc))
 }
 
-/// A rule is CRUSH alone: it can be made, dumped and tested though no pool may use it yet.
+/// A rule is CRUSH alone: it can be made, dumped and tested where no pool may use it yet.
 fn create_rule(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let name = cmd.text("name");
-    let profile = cmd.opt_text("profile").unwrap_or(DEFAULT);
-    let crush = &ctx.map().crush;
-    if crush.rule_id(name).is_some() {
+    if ctx.map().crush.rule_id(name).is_some() {
         return Outcome::status(format!("rule {name} already exists"));
     }
-    let Some(profile) = ctx.map().erasure_code_profiles.get(profile) else {
-        return Outcome::invalid(
-            "cannot determine the erasure code plugin because there is no 'plugin' entry in the erasure_code_profile {}",
-        );
-    };
-    let pieces = match pieces(profile) {
-        Ok(n) => u8::try_from(n).unwrap_or(u8::MAX),
-        Err(refusal) => return refusal,
-    };
-    let word = |key: &str, default: &'static str| profile.get(key).map_or(default, String::as_str);
-    let (root, domain) = (
-        word("crush-root", "default"),
-        word("crush-failure-domain", "host"),
-    );
-    let class = Some(word("crush-device-class", "")).filter(|c| !c.is_empty());
-    if crush.item_id(root).is_none() {
-        return Outcome::absent(format!("root item {root} does not exist"));
-    }
-    if crush.type_id(domain).is_none() {
-        return Outcome::invalid(format!("unknown type {domain}"));
-    }
-    if let Some(class) = class.filter(|c| crush.class_id(c).is_none()) {
-        return Outcome::invalid(format!("device class {class} does not exist"));
-    }
     let mut inc = ctx.inc();
-    let map = inc.crush_mut(ctx.map());
-    match map.add_simple_rule(name, root, domain, class, RuleKind::Erasure) {
-        Ok(id) => {
-            if let Some(Some(rule)) = map.rules.get_mut(id as usize) {
-                rule.max_size = pieces;
-            }
-            Outcome::status(format!("created rule {name} at {id}")).with(Changes::map(inc))
-        }
-        Err(e) => super::change::refused(&e),
+    let made = coded::profile(ctx.map(), cmd.opt_text("profile").unwrap_or(DEFAULT_PROFILE))
+        .and_then(|profile| coded::add_rule(ctx.map(), profile, name, &mut inc));
+    match made {
+        Ok(id) => Outcome::status(format!("created rule {name} at {id}")).with(Changes::map(inc)),
+        Err(e) => refused(e),
     }
 }

@@ -447,21 +447,26 @@ fn few_copies(ctx: &Context<'_>, figures: &Figures, out: &mut Vec<Finding>) {
                 Level::Risk,
                 format!("pool '{name}'"),
                 format!(
-                    "wants {} copies apart, and there are {domains} failure domains for them",
-                    p.size
+                    "wants {} {} apart, and there are {domains} failure domains for them",
+                    p.size,
+                    if p.is_erasure() { "shards" } else { "copies" }
                 ),
-                format!(
-                    "add OSDs or hosts, or: ceph osd pool set {name} size {}",
-                    domains.max(1)
-                ),
+                match p.is_erasure() {
+                    true => "add OSDs or hosts".to_string(),
+                    false => format!(
+                        "add OSDs or hosts, or: ceph osd pool set {name} size {}",
+                        domains.max(1)
+                    ),
+                },
             ));
         }
+        let enough = usize::from(map.enough(p));
         let last_copy: Vec<PgId> = figures
             .pool_pgs(*id)
             .filter(|s| p.size > 1 && s.state & pg_state::ACTIVE != 0)
             .filter(|s| {
                 let holders = ctx.state.pgs.get(s.pgid).map(|c| &c.in_sync);
-                holders.is_some_and(|h| h.iter().filter(|o| map.is_up(**o)).count() == 1)
+                holders.is_some_and(|h| h.iter().filter(|o| map.is_up(**o)).count() == enough)
             })
             .map(|s| s.pgid)
             .collect();
@@ -469,7 +474,13 @@ fn few_copies(ctx: &Context<'_>, figures: &Figures, out: &mut Vec<Finding>) {
             out.push(Finding::new(
                 Level::Risk,
                 format!("pg {}", some(&last_copy)),
-                format!("of pool '{name}' has one living copy of {}", p.size),
+                match p.is_erasure() {
+                    true => format!(
+                        "of pool '{name}' has {enough} living shards of {}, and needs them all",
+                        p.size
+                    ),
+                    false => format!("of pool '{name}' has one living copy of {}", p.size),
+                },
                 "start the OSDs that are down, or let it heal: ceph osd tree; ceph progress",
             ));
         }

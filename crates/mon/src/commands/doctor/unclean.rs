@@ -6,6 +6,7 @@
 use crate::commands::context::Context;
 use crate::commands::doctor::finding::{Finding, Level, osd_text, some};
 use crate::commands::views::pg_stats::Figures;
+use crate::policies::places;
 use std::collections::BTreeMap;
 use types::osdmap::map_flag;
 use types::pgstats::{PgStat, pg_state};
@@ -61,11 +62,12 @@ fn reason(ctx: &Context<'_>, pg: PgId, s: &PgStat) -> (Level, String, String) {
         );
     }
     let size = map.pool(pg.pool).map_or(0, |p| usize::from(p.size));
-    let lacking: Vec<OsdId> = s.up.iter().copied().filter(|o| !holders.contains(o)).collect();
-    if s.up.len() < size && lacking.is_empty() {
+    let up: Vec<OsdId> = places::present(&s.up).collect();
+    let lacking: Vec<OsdId> = up.iter().copied().filter(|o| !holders.contains(o)).collect();
+    if up.len() < size && lacking.is_empty() {
         return (
             Level::Risk,
-            format!("{} copies are wanted, and there are OSDs for {}", size, s.up.len()),
+            format!("{size} copies are wanted, and there are OSDs for {}", up.len()),
             "start the OSDs that are down (ceph osd tree down), or add some, or fewer copies: ceph osd pool set POOL size N".into(),
         );
     }

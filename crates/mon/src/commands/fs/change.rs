@@ -1,6 +1,6 @@
 //! File systems are made, removed, failed; their pools change.
 
-use super::pools::{Use, refuse, refuse_used, tag};
+use super::pools::{Use, refuse, refuse_coded, refuse_used, tag};
 use super::{boolean, edit, pool_named, sure, the_fs};
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
@@ -57,8 +57,9 @@ fn try_new(cmd: &Command, ctx: &Context<'_>) -> Result<Outcome, Outcome> {
             "filesystem already exists with id '{id}'"
         )));
     }
-    for pool in [metadata, data] {
+    for (pool, as_what) in [(metadata, Use::Metadata), (data, Use::Data)] {
         refuse(ctx, pool)?;
+        refuse_coded(ctx, pool, as_what, force)?;
     }
     let recover = cmd.flag("recover");
     if !force && !recover {
@@ -210,6 +211,7 @@ pub fn add_data_pool(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     edit(cmd, ctx, |draft, fscid| {
         let fs = cmd.text("fs_name");
         refuse(ctx, pool)?;
+        refuse_coded(ctx, pool, Use::Data, true)?;
         let Some(of) = draft.map.by_id_mut(fscid) else {
             return Ok(String::new());
         };

@@ -4,7 +4,7 @@ use crate::commands::command::Outcome;
 use crate::commands::context::Context;
 use crate::policies::pool_change::pool_mut;
 use types::osdmap::Incremental;
-use types::pool::{PgPool, PoolOption};
+use types::pool::{PgPool, PoolOption, pool_flag};
 use types::{Errno, PoolId};
 
 /// The name of the application of pools that file systems use.
@@ -48,6 +48,28 @@ pub fn tag(
     let pool = pool_mut(ctx.map(), inc, id).map_err(|e| Outcome::error(e.errno, e.text))?;
     mark(pool, as_what, fs);
     Ok(())
+}
+
+/// Why a pool of shards cannot be one. Metadata is written in place and has keys; a first data pool without copies is for who asks for
+/// it.
+pub fn refuse_coded(ctx: &Context<'_>, id: PoolId, as_what: Use, force: bool) -> Result<(), Outcome> {
+    let Some(pool) = ctx.map().pool(id).filter(|p| p.is_erasure()) else {
+        return Ok(());
+    };
+    let overwrites = pool.has(pool_flag::EC_OVERWRITES);
+    let why = match as_what {
+        Use::Metadata => {
+            "is an erasure-coded pool. Use of erasure-coded pools for CephFS metadata is not permitted"
+        }
+        Use::Data if !overwrites => "is an erasure-coded pool, with no overwrite support",
+        Use::Data if !force => {
+            "is an erasure-coded pool. Use of an EC pool for the default data pool is discouraged; see the online CephFS \
+             documentation for more information. Use --force to override."
+        }
+        Use::Data => return Ok(()),
+    };
+    let name = ctx.map().pool_name(id).unwrap_or_default();
+    Err(Outcome::invalid(format!("pool '{name}' (id '{id}') {why}")))
 }
 
 /// Why a pool cannot be one of a file system.

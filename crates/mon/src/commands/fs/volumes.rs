@@ -1,7 +1,7 @@
 //! `fs volume`: a file system with its pools, in one word; `fs status`. The manager's module `volumes` has these words in Ceph.
 
 use super::change::refuse_another;
-use super::pools::{Use, refuse, tag};
+use super::pools::{Use, refuse, refuse_coded, tag};
 use super::sure;
 use crate::commands::command::{Command, Outcome};
 use crate::commands::context::Context;
@@ -71,6 +71,8 @@ fn create(cmd: &Command, ctx: &Context<'_>) -> Outcome {
 fn pool_for(ctx: &Context<'_>, name: &str, bulk: bool, inc: &mut Incremental) -> Result<PoolId, Outcome> {
     if let Some(id) = ctx.map().pool_by_name(name) {
         refuse(ctx, id)?;
+        let as_what = if bulk { Use::Data } else { Use::Metadata };
+        refuse_coded(ctx, id, as_what, false)?;
         if ctx.state.fsmap.users_of(id).next().is_some() {
             return Err(Outcome::error(
                 Errno::EEXIST,

@@ -15,7 +15,7 @@ use crate::commands::language::ids;
 use crate::commands::spec::{Spec, spec};
 use crate::commands::views::pg_stats::Figures;
 use crate::format::json::significant;
-use crate::policies::spare;
+use crate::policies::{places, spare};
 use cluster::Changes;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -202,7 +202,7 @@ fn loads_by_pgs(ctx: &Context<'_>, pools: &BTreeSet<PoolId>) -> Result<(Vec<Load
         .pgs()
         .filter(|pg| pools.is_empty() || pools.contains(&pg.pool))
     {
-        for osd in map.pg_to_up_acting(pg).up {
+        for osd in places::present(&map.pg_to_up_acting(pg).up) {
             *pgs.entry(osd).or_default() += 1;
         }
     }
@@ -235,7 +235,7 @@ fn loads_by_pgs(ctx: &Context<'_>, pools: &BTreeSet<PoolId>) -> Result<(Vec<Load
 fn spread(map: &OsdMap) -> BTreeMap<OsdId, u32> {
     let mut out: BTreeMap<OsdId, u32> = map.osd_ids().filter(|o| map.is_in(*o)).map(|o| (o, 0)).collect();
     for pg in map.pgs() {
-        for osd in map.pg_to_up_acting(pg).up {
+        for osd in places::present(&map.pg_to_up_acting(pg).up) {
             *out.entry(osd).or_default() += 1;
         }
     }

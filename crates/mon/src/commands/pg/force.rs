@@ -11,6 +11,7 @@ use crate::commands::views::pg_stats::Figures;
 use cluster::{Changes, Forced, PgProposal};
 use std::collections::{BTreeMap, BTreeSet};
 use types::pgstats::pg_state;
+use types::pool::PgPool;
 use types::{Errno, OsdId, PgId, PoolId};
 
 const PG: (&str, &str) = ("pg", "rw");
@@ -203,6 +204,11 @@ fn repeer(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         expect: now.clone(),
         in_sync: now.in_sync.clone(),
         primary: now.primary,
+        acting: ctx
+            .map()
+            .pool(pg.pool)
+            .is_some_and(PgPool::is_erasure)
+            .then(|| now.acting.clone()),
     };
     match ctx.state.pgs.refuses(ctx.map(), &same) {
         Some(why) => Outcome::error(Errno::EAGAIN, format!("pg {pg} cannot peer now: {why}")),

@@ -4,6 +4,8 @@
 
 pub mod applications;
 pub mod autoscale;
+#[cfg(test)]
+mod coded_transcript;
 mod get;
 #[cfg(test)]
 mod transcript;
@@ -15,6 +17,7 @@ use crate::commands::spec::{DEPRECATED, Spec, spec};
 use crate::commands::views::pg_stats::Figures;
 use crate::commands::views::{io_rates, osd_map, pg_stats};
 use crate::policies::autoscale::mode_of_new;
+use crate::policies::coded::DEFAULT_PROFILE;
 use crate::policies::pools::{Done, NewPool, PoolError, RuleChoice};
 use crate::policies::{pool_set, pools};
 use cluster::Changes;
@@ -156,6 +159,20 @@ fn stats(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     )
 }
 
+/// Settings of the new pool that the command names.
+fn options_of(cmd: &Command) -> Vec<(&'static str, PoolOption)> {
+    let mut options = Vec::new();
+    for arg in ["pg_num_min", "pg_num_max", "target_size_bytes"] {
+        if let Some(n) = cmd.int(arg).filter(|n| *n > 0) {
+            options.push((arg, PoolOption::Int(n)));
+        }
+    }
+    if let Some(r) = cmd.real("target_size_ratio").filter(|r| *r > 0.0) {
+        options.push(("target_size_ratio", PoolOption::Double(r)));
+    }
+    options
+}
+
 fn create(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let name = cmd.text("pool");
     if name.is_empty() {
@@ -183,26 +200,17 @@ fn create(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         Some("on") => Some(AUTOSCALE_ON),
         Some(other) => return Outcome::invalid(format!("specified invalid mode {other}")),
     };
-    let mut options = Vec::new();
-    for arg in ["pg_num_min", "pg_num_max", "target_size_bytes"] {
-        if let Some(n) = cmd.int(arg).filter(|n| *n > 0) {
-            options.push((arg, PoolOption::Int(n)));
-        }
-    }
-    if let Some(r) = cmd.real("target_size_ratio").filter(|r| *r > 0.0) {
-        options.push(("target_size_ratio", PoolOption::Double(r)));
-    }
     let new = NewPool {
         name,
         pg_num: number("pg_num").unwrap_or(0),
         pgp_num: number("pgp_num").unwrap_or(0),
-        erasure: kind == "erasure",
+        erasure: (kind == "erasure").then(|| cmd.opt_text("erasure_code_profile").unwrap_or(DEFAULT_PROFILE)),
         rule: rule.map_or(RuleChoice::Default, RuleChoice::Name),
         size: number("size").unwrap_or(0),
         autoscale_mode: mode,
         expected_num_objects: number("expected_num_objects").unwrap_or(0),
         bulk: cmd.flag("bulk"),
-        options,
+        options: options_of(cmd),
     };
     let mut made = None;
     let out = change(ctx, |inc| {

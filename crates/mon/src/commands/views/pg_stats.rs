@@ -7,6 +7,7 @@
 
 use crate::commands::context::Context;
 use crate::format::units;
+use crate::policies::places;
 use crate::policies::reports::newest_reports;
 use cluster::{ClusterState, ClusterStats};
 use serde_json::Map;
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use types::osdmap::UpActing;
 use types::pgstats::{ObjectStatSum, PgStat, StoreStatfs, pg_state};
+use types::pool::PgPool;
 use types::{OsdId, PgId, PoolId};
 
 pub struct Figures {
@@ -88,8 +90,8 @@ impl Figures {
     pub fn per_osd(&self) -> BTreeMap<OsdId, (u32, u32)> {
         let mut out: BTreeMap<OsdId, (u32, u32)> = BTreeMap::new();
         for s in self.pgs.values() {
-            for osd in &s.acting {
-                out.entry(*osd).or_default().0 += 1;
+            for osd in places::present(&s.acting) {
+                out.entry(osd).or_default().0 += 1;
             }
             if s.acting_primary >= 0 {
                 out.entry(s.acting_primary).or_default().1 += 1;
@@ -138,15 +140,23 @@ fn stat_of(state: &ClusterState, newest: Option<(OsdId, &PgStat)>, pg: PgId, set
         stat.state = pg_state::PEERING;
         stat.blocked_by.clear();
     }
-    let size = map.pool(pg.pool).map_or(0, |p| usize::from(p.size));
-    let missing = size.saturating_sub(sets.acting.len());
-    let elsewhere = sets.up.iter().filter(|o| !sets.acting.contains(o)).count();
+    let pool = map.pool(pg.pool);
+    let coded = pool.is_some_and(PgPool::is_erasure);
+    if coded && let Some(short) = too_few_shards(state, pg) {
+        stat.state = short;
+        let members = state.pgs.get(pg).map_or(&[][..], |c| &c.in_sync[..]);
+        stat.blocked_by = members.iter().copied().filter(|o| !map.is_up(*o)).collect();
+    }
+    let size = pool.map_or(0, |p| usize::from(p.size));
+    let missing = places::lacking(&sets.acting, size);
+    let elsewhere = places::to_come(&sets);
+    let in_place = places::in_place(&sets.up, &sets.acting, coded);
     if stat.state & (pg_state::ACTIVE | pg_state::PEERED | pg_state::DOWN) != 0 {
         if missing > 0 && sets.acting_primary >= 0 {
             stat.state |= pg_state::UNDERSIZED | pg_state::DEGRADED;
             stat.state &= !pg_state::CLEAN;
         }
-        if sets.up != sets.acting && sets.acting_primary >= 0 {
+        if !in_place && sets.acting_primary >= 0 {
             stat.state |= pg_state::REMAPPED;
             stat.state &= !pg_state::CLEAN;
         }
@@ -168,6 +178,23 @@ fn stat_of(state: &ClusterState, newest: Option<(OsdId, &PgStat)>, pg: PgId, set
     stat.acting = sets.acting;
     stat.acting_primary = sets.acting_primary;
     stat
+}
+
+/// What a PG of shards is that has no object, whoever leads it: fewer shards are there than an object has of data. Down where the
+/// return of an OSD would help, else incomplete.
+fn too_few_shards(state: &ClusterState, pg: PgId) -> Option<u64> {
+    let map = &*state.osdmap;
+    let enough = usize::from(map.enough(map.pool(pg.pool)?));
+    let Some(config) = state.pgs.get(pg) else {
+        // It has not begun: there were never enough for it.
+        return Some(pg_state::CREATING | pg_state::INCOMPLETE);
+    };
+    let alive = config.in_sync.iter().filter(|o| map.is_up(**o)).count();
+    match config.in_sync.len() < enough {
+        _ if alive >= enough => None,
+        true => Some(pg_state::INCOMPLETE),
+        false => Some(pg_state::DOWN),
+    }
 }
 
 fn same_osds(a: &[OsdId], b: &[OsdId]) -> bool {

@@ -80,9 +80,13 @@ pub fn weight(w: u32) -> f64 {
     f64::from(w) / 65_536.0
 }
 
-/// `[1,0,2]`
+/// `[1,0,2]`; a shard that nobody has is `NONE`.
 pub fn ids(v: &[OsdId]) -> String {
-    let all: Vec<String> = v.iter().map(i32::to_string).collect();
+    let one = |o: &OsdId| match *o {
+        crush::ITEM_NONE => "NONE".to_string(),
+        id => id.to_string(),
+    };
+    let all: Vec<String> = v.iter().map(one).collect();
     format!("[{}]", all.join(","))
 }
 

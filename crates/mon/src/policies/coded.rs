@@ -1,0 +1,200 @@
+//! Pools of shards: whether one may be made, and what its profile makes of it: its code, its rule, the width of its stripes.
+//!
+//! A profile is checked when it is set (`commands::crush::erasure`) and stays as it is while a pool uses it.
+//! Not here: what the shards are (`pg`), and where they lie (`cluster::pgs`).
+
+use crate::policies::pool_change::{Result, refuse};
+use crate::policies::pool_set;
+use crate::policies::pools::{RuleChoice, check_rule_takes, find_rule};
+use cluster::ClusterState;
+use crush::{CrushMap, RuleKind};
+use types::osdmap::{Code, ErasureProfile, Incremental, OsdMap, SHARDS_MAX};
+use types::pool::{POOL_TYPE_ERASURE, PgPool};
+use types::{Errno, OsdId};
+
+pub const DEFAULT_PROFILE: &str = "default";
+/// Bytes of a stripe on one shard, where neither the option nor the profile says otherwise; and what they are a multiple of.
+const STRIPE_UNIT: u64 = 4096;
+const STRIPE_UNIT_MAX: u64 = 4 << 20;
+const NO_PLUGIN: &str = "cannot determine the erasure code plugin because there is no 'plugin' entry in the erasure_code_profile {}";
+
+/// Every OSD has to serve such pools: data goes wherever CRUSH wants it.
+pub fn may_be(state: &ClusterState) -> Result<()> {
+    let without: Vec<OsdId> = state.without_shards().collect();
+    match without.first() {
+        None => Ok(()),
+        Some(_) if without.len() == state.osdmap.num_osds() => {
+            refuse(Errno::EOPNOTSUPP, "erasure-coded pools are not built in skep yet")
+        }
+        Some(osd) => refuse(
+            Errno::EOPNOTSUPP,
+            format!(
+                "{} of {} OSDs do not serve erasure-coded pools, osd.{osd} among them: give them a newer program first",
+                without.len(),
+                state.osdmap.num_osds()
+            ),
+        ),
+    }
+}
+
+/// The profile of this name.
+pub fn profile<'a>(map: &'a OsdMap, name: &str) -> Result<&'a ErasureProfile> {
+    map.erasure_code_profiles
+        .get(name)
+        .map_or_else(|| refuse(Errno::EINVAL, NO_PLUGIN), Ok)
+}
+
+/// A count of the profile. Err: why it is none.
+fn number(profile: &ErasureProfile, key: &str, least: u64) -> Result<u64> {
+    let text = profile.get(key).map_or("", String::as_str);
+    match text.parse::<u64>() {
+        Err(_) => refuse(
+            Errno::EINVAL,
+            format!(
+                "could not convert {key}={text} to int because Expected option value to be integer, got '{text}'"
+            ),
+        ),
+        Ok(n) if n < least => refuse(Errno::EINVAL, format!("{key}={n} must be >= {least}")),
+        Ok(n) => Ok(n),
+    }
+}
+
+/// Data and parity shards of a profile.
+pub fn code(profile: &ErasureProfile) -> Result<Code> {
+    let (k, m) = (number(profile, "k", 2)?, number(profile, "m", 1)?);
+    match Code::of(profile) {
+        Some(code) => Ok(code),
+        None => refuse(
+            Errno::EINVAL,
+            format!("k+m={} must be <= {SHARDS_MAX}", k.saturating_add(m)),
+        ),
+    }
+}
+
+/// Bytes of a stripe on one shard.
+pub fn stripe_unit(state: &ClusterState, profile: &ErasureProfile) -> Result<u32> {
+    let unit = match profile.get("stripe_unit") {
+        None => state.mon_option_u64("osd_pool_erasure_code_stripe_unit", STRIPE_UNIT),
+        Some(text) => match pool_set::size(text) {
+            Ok(n) => n,
+            Err(why) => {
+                return refuse(
+                    Errno::EINVAL,
+                    format!("could not parse stripe_unit '{text}': {why}"),
+                );
+            }
+        },
+    };
+    match u32::try_from(unit) {
+        Ok(n) if n > 0 && unit.is_multiple_of(STRIPE_UNIT) && unit <= STRIPE_UNIT_MAX => Ok(n),
+        _ => refuse(
+            Errno::EINVAL,
+            format!("stripe_unit {unit} must be a multiple of {STRIPE_UNIT}, up to {STRIPE_UNIT_MAX}"),
+        ),
+    }
+}
+
+/// Why a map has no place for the rule of a profile.
+fn check_place(crush: &CrushMap, root: &str, domain: &str, class: Option<&str>) -> Result<()> {
+    if crush.item_id(root).is_none() {
+        return refuse(Errno::ENOENT, format!("root item {root} does not exist"));
+    }
+    if crush.type_id(domain).is_none() {
+        return refuse(Errno::EINVAL, format!("unknown type {domain}"));
+    }
+    match class.filter(|c| crush.class_id(c).is_none()) {
+        Some(class) => refuse(Errno::EINVAL, format!("device class {class} does not exist")),
+        None => Ok(()),
+    }
+}
+
+/// Makes the rule that a profile asks for; gives its id.
+pub fn add_rule(map: &OsdMap, profile: &ErasureProfile, name: &str, inc: &mut Incremental) -> Result<u32> {
+    let size = code(profile)?.size();
+    let word = |key: &str, default: &'static str| profile.get(key).map_or(default, String::as_str);
+    let (root, domain) = (
+        word("crush-root", "default"),
+        word("crush-failure-domain", "host"),
+    );
+    let class = Some(word("crush-device-class", "")).filter(|c| !c.is_empty());
+    check_place(&map.crush, root, domain, class)?;
+    let crush = inc.crush_mut(map);
+    let id = match crush.add_simple_rule(name, root, domain, class, RuleKind::Erasure) {
+        Ok(id) => id,
+        Err(e) => return refuse(Errno::EINVAL, e.to_string()),
+    };
+    if let Some(Some(rule)) = crush.rules.get_mut(id as usize) {
+        rule.max_size = size;
+    }
+    Ok(id)
+}
+
+/// The rule of a pool to be made: the one that is named, else the one of the default profile, or of the pool's own name, made where
+/// there is none.
+fn rule_of(
+    map: &OsdMap,
+    pool: &str,
+    profile_name: &str,
+    choice: RuleChoice<'_>,
+    inc: &mut Incremental,
+) -> Result<u8> {
+    if !matches!(
+        choice,
+        RuleChoice::Default | RuleChoice::Id(-1) | RuleChoice::Name("")
+    ) {
+        return find_rule(map, choice, RuleKind::Erasure);
+    }
+    let name = match profile_name {
+        DEFAULT_PROFILE => "erasure-code",
+        _ => pool,
+    };
+    if map.crush.rule_id(name).is_some() {
+        return find_rule(map, RuleChoice::Name(name), RuleKind::Erasure);
+    }
+    let id = add_rule(map, profile(map, profile_name)?, name, inc)?;
+    match u8::try_from(id) {
+        Ok(id) => Ok(id),
+        Err(_) => refuse(
+            Errno::EINVAL,
+            format!("rule {id} has too high a number for a pool"),
+        ),
+    }
+}
+
+/// What a pool of this profile is, its numbers of groups apart; makes its rule in `inc` where that is missing.
+pub fn pool_of(
+    state: &ClusterState,
+    pool: &str,
+    profile_name: &str,
+    choice: RuleChoice<'_>,
+    inc: &mut Incremental,
+) -> Result<PgPool> {
+    may_be(state)?;
+    let map = &*state.osdmap;
+    let words = profile(map, profile_name)?;
+    let code = code(words)?;
+    let unit = stripe_unit(state, words)?;
+    let crush_rule = rule_of(map, pool, profile_name, choice, inc)?;
+    // One that is made with the pool is made for its size.
+    if map.crush.rule(u32::from(crush_rule)).is_some() {
+        check_rule_takes(map, crush_rule, code.size())?;
+    }
+    Ok(PgPool {
+        kind: POOL_TYPE_ERASURE,
+        size: code.size(),
+        min_size: code.min_size(),
+        crush_rule,
+        stripe_width: u32::from(code.k) * unit,
+        erasure_code_profile: profile_name.to_string(),
+        ..PgPool::default()
+    })
+}
+
+/// The pools that were made by a profile.
+pub fn users_of<'a>(map: &'a OsdMap, profile: &str) -> Vec<&'a str> {
+    let users = map
+        .pools
+        .iter()
+        .filter(|(_, p)| p.is_erasure() && p.erasure_code_profile == profile);
+    users.filter_map(|(id, _)| map.pool_name(*id)).collect()
+}
