@@ -32,6 +32,7 @@ pub const LAYERS: &[Layer] = &[
     layer(0, "auth", &["denc", "types"]),
     layer(0, "metrics", &[]),
     layer(0, "account", &["metrics"]),
+    layer(0, "erasure", &[]),
     layer(0, "forms", &[]),
     layer(0, "cluster", &["denc", "crush", "types", "auth"]),
     layer(1, "msgr", &[]),

@@ -93,6 +93,11 @@ pub const ROOMS: &[Room] = &[
             "backend::replicated",
         ],
     ),
+    // What shards are made of; nothing leads a PG over it yet.
+    pg(
+        "backend::erasure",
+        &["stored", "store", "state", "state::intervals", "backend"],
+    ),
     pg(
         "backend::replicated",
         &[
@@ -104,6 +109,7 @@ pub const ROOMS: &[Room] = &[
             "api",
             "exec::gathered",
             "backend",
+            "backend::erasure",
         ],
     ),
     // Sees of a back end its trait, and what a member may show.

@@ -13,8 +13,8 @@
 use crate::api::{ClientOp, Context, Output};
 use crate::backend::ReadsHere;
 use crate::backend::replicated::grants::GRANT;
-use crate::backend::replicated::local::objects_of;
 use crate::backend::replicated::{May, Shown};
+use crate::backend::steps::objects_of;
 use crate::front::checks::{self, Class};
 use crate::pool::PoolView;
 use crate::state::log::LogEntry;

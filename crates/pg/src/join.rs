@@ -11,7 +11,7 @@
 //! from then on. The metadata goes last, with the end of the old log, in one transaction: what a crash has cut short is done
 //! again.
 
-use crate::backend::replicated::local::clear_log;
+use crate::backend::steps::clear_log;
 use crate::pg::LoadError;
 use crate::pool::{PgJoined, PoolView};
 use crate::state::log::{LOG_KEPT, LogEntry};

@@ -21,6 +21,7 @@ pub mod osdmap;
 pub mod pgid;
 pub mod pgmap;
 pub mod pgstats;
+pub mod places;
 pub mod pool;
 pub mod release;
 pub mod time;

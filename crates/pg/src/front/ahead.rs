@@ -14,6 +14,7 @@ use crate::exec::ops::copy::{self, copies};
 use crate::exec::plan::Shape;
 use crate::front::checks::Class;
 use crate::front::index::Index;
+use crate::pool::PoolView;
 use crate::state::intervals::Intervals;
 use crate::state::object::ObjectState;
 use crate::state::snapset::Resolved;
@@ -21,7 +22,8 @@ use crate::store::Ticket;
 use messages::osd::{OsdOp, code};
 use types::{HObject, NOSNAP, ObjectId};
 
-/// The unit in which the store keeps data: it reads the rest of a block that is written in part.
+/// The unit in which the store keeps data: it reads the rest of a block that is written in part. In an erasure-coded pool parity
+/// is of whole stripes, so that these are completed.
 const BLOCK: u64 = 4096;
 /// Bytes and ranges asked for on behalf of one message; what it reads beyond that is read when it is executed.
 /// Two whole objects of a virtual disk.
@@ -32,13 +34,15 @@ pub(crate) const MESSAGE_RANGES_MAX: usize = 64;
 #[derive(Debug)]
 struct Ranges {
     size: u64,
+    block: u64,
     found: Intervals,
 }
 
 impl Ranges {
-    fn new(size: u64) -> Self {
+    fn new(size: u64, block: u64) -> Self {
         Self {
             size,
+            block,
             found: Intervals::new(),
         }
     }
@@ -62,11 +66,12 @@ impl Ranges {
         if len == 0 {
             return;
         }
-        let (first, last) = (offset / BLOCK, (end - 1) / BLOCK);
+        let (first, last) = (offset / self.block, (end - 1) / self.block);
         for block in [first, last] {
-            let (from, to) = (block * BLOCK, (block.saturating_add(1)).saturating_mul(BLOCK));
+            let from = block * self.block;
+            let to = from.saturating_add(self.block);
             if offset > from || end < to.min(self.size) {
-                self.read(from, BLOCK);
+                self.read(from, self.block);
             }
         }
     }
@@ -104,6 +109,14 @@ impl Ranges {
     }
 }
 
+/// What a write that covers a part of it completes.
+fn block_of(pool: &PoolView) -> u64 {
+    match pool.erasure && pool.stripe_width > 0 {
+        true => u64::from(pool.stripe_width),
+        false => BLOCK,
+    }
+}
+
 impl Pg {
     /// Asks the store for what the message will read. Without a ticket there is nothing to wait for.
     pub(crate) fn prefetch(
@@ -125,7 +138,7 @@ impl Pg {
             truncate_seq: clone.map_or(state.info.truncate_seq, |_| u32::MAX),
             erasure: self.state.pool.erasure,
         };
-        let mut ranges = Ranges::new(size);
+        let mut ranges = Ranges::new(size, block_of(&self.state.pool));
         let mut tickets = Vec::new();
         for op in &c.op.ops {
             ranges.of_read(op, &object);
@@ -190,9 +203,15 @@ impl Pg {
         let located = ctx.cluster.locate(&source.oloc, &source.oid, op.copy_from().snap);
         let Located::Local(object) = located else { return };
         if let Ok((oid, state)) = copy::resolve(&object, self.state.id.shard, &mut Index(ctx.store)) {
-            let mut ranges = Ranges::new(state.size);
-            let len = state.size % BLOCK;
-            ranges.read(state.size - len, len);
+            let mut ranges = Ranges::new(state.size, BLOCK);
+            match self.state.pool.erasure {
+                // Shards share none of it: its place in a stripe may be another one.
+                true => ranges.all(),
+                false => {
+                    let len = state.size % BLOCK;
+                    ranges.read(state.size - len, len);
+                }
+            }
             self.ask_for(&oid, &ranges, ctx, out);
         }
     }
@@ -214,7 +233,7 @@ impl Pg {
     pub(crate) fn prefetch_export(&mut self, object: &HObject, ctx: &mut Context<'_>) -> Vec<Ticket> {
         let mut tickets = Vec::new();
         if let Ok((oid, state)) = copy::resolve(object, self.state.id.shard, &mut Index(ctx.store)) {
-            let mut ranges = Ranges::new(state.size);
+            let mut ranges = Ranges::new(state.size, BLOCK);
             ranges.all();
             self.ask_for(&oid, &ranges, ctx, &mut tickets);
         }
@@ -227,7 +246,7 @@ mod tests {
     use super::*;
 
     fn ranges(size: u64, f: impl Fn(&mut Ranges)) -> Vec<(u64, u64)> {
-        let mut r = Ranges::new(size);
+        let mut r = Ranges::new(size, BLOCK);
         f(&mut r);
         r.found.intervals().to_vec()
     }
@@ -252,6 +271,26 @@ mod tests {
         check(5000, 0, 0, &[]);
         check(5000, u64::MAX, 5, &[]);
         check(5000, 1, u64::MAX, &[(0, 4096)]);
+    }
+
+    #[test]
+    fn stripes_are_completed_where_parity_is_of_them() {
+        let coded = PoolView {
+            erasure: true,
+            stripe_width: 12288,
+            ..PoolView::default()
+        };
+        assert_eq!(block_of(&PoolView::default()), BLOCK);
+        let check = |size, offset, len, want: &[(u64, u64)]| {
+            let mut r = Ranges::new(size, block_of(&coded));
+            r.complete(offset, len);
+            assert_eq!(r.found.intervals(), want, "{offset}~{len} of {size}");
+        };
+        check(1 << 20, 4096, 4096, &[(0, 12288)]);
+        check(1 << 20, 0, 12288, &[]);
+        check(1 << 20, 12000, 12600, &[(0, 12288), (24576, 36864)]);
+        // All that there is of the last stripe is overwritten.
+        check(13000, 12288, 712, &[]);
     }
 
     #[test]

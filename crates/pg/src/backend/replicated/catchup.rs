@@ -13,12 +13,12 @@
 
 use super::Replicated;
 use super::copy::weight;
-use super::local::clear_log;
 use super::member::Phase;
 use super::member::catchup::{Catchup, Copy, Copying};
 use super::uncommitted::Uncommitted;
 use crate::api::Output;
 use crate::backend::reports::CopyNeed;
+use crate::backend::steps::clear_log;
 use crate::backend::{Lent, TurnId};
 use crate::broken::{self, Rule};
 use crate::state::log::{EntryKind, LogEntry};

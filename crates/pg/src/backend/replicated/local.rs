@@ -10,7 +10,9 @@
 use super::answer::Works;
 use crate::api::{Context, Output};
 use crate::backend::ReadsHere;
+use crate::backend::erasure::undo;
 use crate::backend::group::Group;
+use crate::backend::steps::{clear_log, objects_of};
 use crate::broken::{self, Rule};
 use crate::state::log::LogEntry;
 use crate::state::meta::PgMeta;
@@ -203,7 +205,11 @@ impl LocalCopy {
             _ => {}
         }
         let store = &mut *ctx.store;
-        let undoes = matches!(body, PeerBody::Rewind { .. } | PeerBody::Reset);
+        // A shard takes back what not all have, and is then what it was: nothing is lost by that.
+        let undoes = match &body {
+            PeerBody::Rewind { .. } => self.id.shard < 0,
+            body => matches!(body, PeerBody::Reset),
+        };
         // Where the log of one from outside the set leads, the others have to give up what theirs has more.
         if undoes && self.may_be_needed_whole(store) && !broken::is(Rule::LongestLeads) {
             tracing::warn!("pg {}: in sync, and not undone", self.id);
@@ -335,8 +341,16 @@ impl LocalCopy {
         }))
     }
 
-    /// The entries behind `to` go, their objects are remembered as dirty, all in one transaction.
+    /// The entries behind `to` go, their objects are remembered as dirty, all in one transaction. Those of a shard are what they
+    /// were.
     fn rewind(&mut self, to: EVersion, store: &mut dyn ObjectStore) -> Result<(), IoError> {
+        if self.id.shard >= 0 {
+            let range = self
+                .range
+                .ok_or_else(|| IoError(format!("pg {}: its range is not known", self.id)))?;
+            let txn = undo::undo(self.id, range, to, store)?;
+            return self.submit(txn, store);
+        }
         let bad = |e| IoError(format!("a log entry does not decode: {e}"));
         let mut meta = self.meta(store)?;
         let mut txn = Transaction::new(self.id);
@@ -412,40 +426,6 @@ impl LocalCopy {
             next,
         })
     }
-}
-
-/// Makes a collection's log empty, as if it had never had an entry: one that is only trimmed takes none that is older
-/// than its newest was. The metadata goes, too; without any a member counts as incomplete.
-pub(crate) fn clear_log() -> [Op; 2] {
-    [Op::RemoveCollection, Op::CreateCollection]
-}
-
-/// The objects that a step touches.
-pub(crate) fn objects_of(op: &Op) -> impl Iterator<Item = &ObjectId> {
-    let (one, other) = match op {
-        Op::Touch { oid }
-        | Op::Write { oid, .. }
-        | Op::Zero { oid, .. }
-        | Op::Truncate { oid, .. }
-        | Op::Remove { oid }
-        | Op::SetAttrs { oid, .. }
-        | Op::RemoveAttr { oid, .. }
-        | Op::RemoveAttrs { oid }
-        | Op::OmapSet { oid, .. }
-        | Op::OmapRemove { oid, .. }
-        | Op::OmapRemoveRange { oid, .. }
-        | Op::OmapClear { oid }
-        | Op::OmapSetHeader { oid, .. } => (Some(oid), None),
-        Op::Clone { src, dst } | Op::CloneRange { src, dst, .. } | Op::Rename { src, dst } => {
-            (Some(src), Some(dst))
-        }
-        Op::CreateCollection
-        | Op::RemoveCollection
-        | Op::SetMeta { .. }
-        | Op::LogAppend { .. }
-        | Op::LogTrim { .. } => (None, None),
-    };
-    one.into_iter().chain(other)
 }
 
 /// What a member says to its primary.
