@@ -21,17 +21,18 @@ const NO_PLUGIN: &str = "cannot determine the erasure code plugin because there 
 /// Every OSD has to serve such pools: data goes wherever CRUSH wants it.
 pub fn may_be(state: &ClusterState) -> Result<()> {
     let without: Vec<OsdId> = state.without_shards().collect();
+    let all = state.osdmap.num_osds();
+    if without.len() == all {
+        // Nobody does, or nobody is there to say so.
+        return refuse(Errno::EOPNOTSUPP, "erasure-coded pools are not built in skep yet");
+    }
     match without.first() {
         None => Ok(()),
-        Some(_) if without.len() == state.osdmap.num_osds() => {
-            refuse(Errno::EOPNOTSUPP, "erasure-coded pools are not built in skep yet")
-        }
         Some(osd) => refuse(
             Errno::EOPNOTSUPP,
             format!(
-                "{} of {} OSDs do not serve erasure-coded pools, osd.{osd} among them: give them a newer program first",
-                without.len(),
-                state.osdmap.num_osds()
+                "{} of {all} OSDs do not serve erasure-coded pools, osd.{osd} among them: give them a newer program first",
+                without.len()
             ),
         ),
     }
