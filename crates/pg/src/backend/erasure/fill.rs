@@ -1,7 +1,7 @@
 //! The steps that make a shard's object anew, out of what others gave.
 //!
-//! Invariant: the attributes, with the object info among them, come last: one transaction may be too small for a large object, and what was
-//! made in part has no version.
+//! Invariant: the attributes, with the object info among them, come last: one transaction may be too small for a large object, and
+//! what was made in part has no version.
 //!
 //! A clone that is made like this shares nothing with its neighbours, as it would where it was made.
 

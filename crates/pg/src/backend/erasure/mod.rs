@@ -1,5 +1,5 @@
-//! Shards of a PG's objects on several OSDs: what each OSD is given of a transaction ([`cut`]), what of several shards gives one that lacks ([`collect`], [`fill`]), and how it takes one back that
-//! not all have ([`undo`]); docs/internals/erasure.md.
+//! Shards of a PG's objects on several OSDs: what each OSD is given of a transaction ([`cut`]), what of several shards gives one
+//! that lacks ([`collect`], [`fill`]), and how it takes one back that not all have ([`undo`]); docs/internals/erasure.md.
 //!
 //! Vocabulary: a *shard's object* holds the units of one shard, one behind the other, under the object's own name and the shard's
 //! number. Its size is set to that of the whole object, of which the shard's bytes are never more: so every shard tells the size,

@@ -492,8 +492,8 @@ proptest! {
         }
     }
 
-    /// The primary dies, and of what it sent each shard has as much as it pleases, but all that was confirmed: they undo what not all
-    /// have, are then of one version (a stripe is never half old and half new), and go on.
+    /// The primary dies, and of what it sent each shard has as much as it pleases, but all that was confirmed: they undo what not
+    /// all have, are then of one version (a stripe is never half old and half new), and go on.
     #[test]
     fn after_a_failure_all_shards_are_of_one_version(
         k in 1..=4usize,
