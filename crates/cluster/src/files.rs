@@ -1,7 +1,8 @@
 //! File systems and their metadata servers: who holds which rank, and what becomes of it.
 //!
 //! Vocabulary: a *daemon* is one run of a metadata server, known by its gid, which never comes again; it is a *standby* until it
-//! is given a *rank* of a file system. A rank that was held and is not is *failed*. A daemon is *alive* while its lease is
+//! is given a *rank* of a file system. A rank that was held and is not is *failed*. A *follower* is a standby that reads the journal of a
+//! rank that another holds, and gets that rank, and no other, when it is free (docs/decisions/0077-standby-replay.md). A daemon is *alive* while its lease is
 //! (`live/mds/<gid>`).
 //!
 //! All of it stands in the map of file systems, and one row for each daemon with what the map has no field for. Invariants:
