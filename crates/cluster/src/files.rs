@@ -29,6 +29,8 @@ use types::{EntityAddr, Utime};
 
 /// Daemons that the map has room for.
 pub const DAEMONS_MAX: usize = 1024;
+/// The fact of a daemon that can follow a journal. One of an older program would take the rank that it is to follow for its own.
+pub const CAN_FOLLOW: &str = "skep_can_follow";
 /// File systems that the map has room for.
 pub const FILE_SYSTEMS_MAX: usize = 256;
 /// Ranks that a file system can have: one, until there are subtrees.
@@ -53,6 +55,8 @@ pub struct Draft<'a> {
     now: Utime,
     pub map: FsMap,
     pub changes: Changes,
+    /// Becomes a standby by this change, of which the state knows nothing yet.
+    booting: Option<u64>,
 }
 
 impl<'a> Draft<'a> {
@@ -62,6 +66,7 @@ impl<'a> Draft<'a> {
             now,
             map: (*state.fsmap).clone(),
             changes: Changes::none(),
+            booting: None,
         }
     }
 

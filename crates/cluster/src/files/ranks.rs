@@ -1,6 +1,6 @@
 //! Daemons come and go, and ranks with them.
 
-use super::{DAEMONS_MAX, DEFAULT_STANDBYS, Draft, MdsDaemon, RANKS_MAX};
+use super::{CAN_FOLLOW, DAEMONS_MAX, DEFAULT_STANDBYS, Draft, MdsDaemon, RANKS_MAX};
 use crate::changes::{Change, Changes};
 use crate::state::ClusterState;
 use types::clusterlog::LogLevel;
@@ -42,9 +42,13 @@ pub fn boot(state: &ClusterState, boot: &MdsBoot<'_>, now: Utime) -> Result<Chan
     draft.map.mds_roles.insert(boot.gid, -1);
     draft.map.standby_epochs.insert(boot.gid, epoch);
     draft.map.standby_daemons.insert(boot.gid, standby(boot));
+    // This is the daemon's own program.
+    let mut daemon = boot.daemon.clone();
+    daemon.metadata.insert(CAN_FOLLOW.to_string(), "true".to_string());
+    draft.booting = Some(boot.gid);
     draft.changes.push(Change::MdsDaemon {
         gid: boot.gid,
-        daemon: Some(boot.daemon.clone()),
+        daemon: Some(daemon),
     });
     draft.log(LogLevel::Info, format!("mds.{} {} boot", boot.name, boot.addr));
     Ok(draft.done())
@@ -162,10 +166,10 @@ pub fn settle(draft: &mut Draft<'_>) {
     choose_followers(draft);
 }
 
-fn first_standby(map: &FsMap) -> Option<u64> {
+fn first_standby(map: &FsMap, suits: impl Fn(u64) -> bool) -> Option<u64> {
     map.standby_epochs
         .iter()
-        .filter(|(gid, _)| map.standby_daemons.contains_key(*gid))
+        .filter(|(gid, _)| map.standby_daemons.contains_key(*gid) && suits(**gid))
         .min_by_key(|(gid, epoch)| (**epoch, **gid))
         .map(|(gid, _)| *gid)
 }
@@ -246,7 +250,7 @@ fn give_ranks(draft: &mut Draft<'_>) {
             let next = map
                 .follower(rank)
                 .map(|f| f.gid)
-                .or_else(|| first_standby(&draft.map));
+                .or_else(|| first_standby(&draft.map, |_| true));
             let Some(gid) = next.filter(|_| free) else {
                 continue;
             };

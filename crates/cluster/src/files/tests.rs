@@ -337,3 +337,23 @@ fn a_follower_is_no_standby_of_another_file_system() {
     );
     rig.check("several file systems");
 }
+
+/// It would take the rank for its own, and write.
+#[test]
+fn a_daemon_of_an_older_program_follows_nobody() {
+    let mut rig = Rig::new();
+    boots(&mut rig, 11, "a");
+    let fscid = makes(&mut rig, "fs");
+    says(&mut rig, 11, MdsState::Active).unwrap();
+    boots(&mut rig, 12, "b");
+    let mut changes = Changes::none();
+    changes.push(Change::MdsDaemon {
+        gid: 12,
+        daemon: Some(daemon(12)),
+    });
+    rig.commit(changes);
+    allows(&mut rig, fscid, true);
+    assert_eq!(followers(&rig), [[0; 0]]);
+    boots(&mut rig, 13, "c");
+    assert_eq!(followers(&rig), [[13]]);
+}
