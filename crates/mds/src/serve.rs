@@ -151,6 +151,10 @@ async fn wait_for_rank<M: Membership>(
     loop {
         let place = places.borrow_and_update().clone();
         let now = place.as_ref().map(|p| (p.fscid, p.rank, p.metadata_pool));
+        if now.is_none() && of.is_some() {
+            // Also where the map does not know it any more: in either case it comes back as a standby.
+            return Err(Lost("it follows its rank no more".into()).into());
+        }
         if now != of {
             of = now;
             followed = Followed::default();
