@@ -178,7 +178,7 @@ fn first_standby(map: &FsMap, suits: impl Fn(u64) -> bool) -> Option<u64> {
 fn release_followers(draft: &mut Draft<'_>) {
     let epoch = draft.state.fsmap.epoch + 1;
     for i in 0..draft.map.filesystems.len() {
-        let map = &mut draft.map.filesystems[i].mds_map;
+        let map = &draft.map.filesystems[i].mds_map;
         let allowed = map.flags & mds_flag::ALLOW_STANDBY_REPLAY != 0;
         let gone: Vec<u64> = map
             .followers()
@@ -218,7 +218,12 @@ fn choose_followers(draft: &mut Draft<'_>) {
             .map(|(rank, _)| *rank)
             .collect();
         for rank in ranks {
-            let Some(gid) = first_standby(&draft.map) else {
+            let (state, booting) = (draft.state, draft.booting);
+            let said = |gid| {
+                let daemon = state.mds.get(&gid);
+                daemon.is_some_and(|d| d.metadata.contains_key(CAN_FOLLOW))
+            };
+            let Some(gid) = first_standby(&draft.map, |gid| booting == Some(gid) || said(gid)) else {
                 return;
             };
             let Some(mut info) = draft.map.standby_daemons.remove(&gid) else {
