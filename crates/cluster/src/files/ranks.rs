@@ -219,7 +219,7 @@ fn choose_followers(draft: &mut Draft<'_>) {
             .collect();
         for rank in ranks {
             let (state, booting) = (draft.state, draft.booting);
-            let said = |gid| {
+            let said = |gid: u64| {
                 let daemon = state.mds.get(&gid);
                 daemon.is_some_and(|d| d.metadata.contains_key(CAN_FOLLOW))
             };
