@@ -404,6 +404,10 @@ pub fn status_line(map: &FsMap) -> Option<String> {
     if !tail.is_empty() {
         out.push_str(&format!(", {tail}"));
     }
+    match followers(map).count() {
+        0 => {}
+        n => out.push_str(&format!(", {n} hot standby")),
+    }
     Some(out)
 }
 
