@@ -1,7 +1,8 @@
 //! File systems and their metadata servers: who holds which rank, and what becomes of it.
 //!
 //! Vocabulary: a *daemon* is one run of a metadata server, known by its gid, which never comes again; it is a *standby* until it
-//! is given a *rank* of a file system. A rank that was held and is not is *failed*. A daemon is *alive* while its lease is
+//! is given a *rank* of a file system. A rank that was held and is not is *failed*. A *follower* is a standby that reads the journal of a
+//! rank that another holds, and gets that rank, and no other, when it is free (docs/decisions/0077-standby-replay.md). A daemon is *alive* while its lease is
 //! (`live/mds/<gid>`).
 //!
 //! All of it stands in the map of file systems, and one row for each daemon with what the map has no field for. Invariants:
@@ -28,6 +29,8 @@ use types::{EntityAddr, Utime};
 
 /// Daemons that the map has room for.
 pub const DAEMONS_MAX: usize = 1024;
+/// The fact of a daemon that can follow a journal. One of an older program would take the rank that it is to follow for its own.
+pub const CAN_FOLLOW: &str = "skep_can_follow";
 /// File systems that the map has room for.
 pub const FILE_SYSTEMS_MAX: usize = 256;
 /// Ranks that a file system can have: one, until there are subtrees.
@@ -52,6 +55,8 @@ pub struct Draft<'a> {
     now: Utime,
     pub map: FsMap,
     pub changes: Changes,
+    /// Becomes a standby by this change, of which the state knows nothing yet.
+    booting: Option<u64>,
 }
 
 impl<'a> Draft<'a> {
@@ -61,6 +66,7 @@ impl<'a> Draft<'a> {
             now,
             map: (*state.fsmap).clone(),
             changes: Changes::none(),
+            booting: None,
         }
     }
 

@@ -7,6 +7,7 @@
 
 use crate::Error;
 use crate::backtrace;
+use crate::follow::{Followed, Want};
 use crate::journal::{self, Head};
 use crate::machine::{Event, PageRead, Read, Start, Trace, Write};
 use crate::place::{self, Fragment};
@@ -96,10 +97,10 @@ impl Keeper {
     // The start
 
     /// What is there. Only of a `fresh` file system nothing may be: one that was served before has lost its metadata pool's objects, and
-    /// a new root over what is left of it would be the end of the rest.
-    pub async fn begin(&self, fresh: bool) -> Result<Start, Error> {
+    /// a new root over what is left of it would be the end of the rest. Nobody else writes any more; `followed` is what was read before that.
+    pub async fn begin(&self, fresh: bool, followed: Followed) -> Result<Start, Error> {
         let head = self.head().await?;
-        let start = self.start(head.map(|(head, _)| head)).await?;
+        let start = self.start(head.map(|(head, _)| head), followed).await?;
         if start.is_new {
             return match fresh {
                 true => Ok(start),
@@ -129,7 +130,7 @@ impl Keeper {
         Ok(start)
     }
 
-    async fn start(&self, head: Option<Head>) -> Result<Start, Error> {
+    async fn start(&self, head: Option<Head>, mut followed: Followed) -> Result<Start, Error> {
         let mut start = Start {
             next_segment: head.map_or(1, |h| h.first_segment),
             next_tx: head.map_or(1, |h| h.next_tx),
@@ -141,32 +142,38 @@ impl Keeper {
         }
         let mut said = std::time::Duration::ZERO;
         let clock = self.client.platform().clock.clone();
-        while let Some(bytes) = self.segment(start.next_segment).await? {
-            let name = journal::segment(start.next_segment);
-            let all = journal::parse(&bytes).map_err(|e| self.damaged(&name, e))?;
-            let first = all.first().map_or(start.next_tx, |(n, _)| *n);
-            start.next_tx = all
-                .last()
-                .map_or(start.next_tx, |(n, _)| *n + 1)
-                .max(start.next_tx);
-            start
-                .segments
-                .push((start.next_segment, bytes.len() as u64, first));
-            start.journal.extend(all);
-            start.next_segment += 1;
-            start.is_new = false;
+        followed.is_still();
+        followed.begins(start.next_segment);
+        while self.read_on(&mut followed).await? {
             let now = clock.monotonic();
             if now > said + Duration::from_secs(1) {
                 said = now;
-                tracing::info!("replay: {} segments of the journal read", start.segments.len());
+                tracing::info!("replay: {} segments of the journal read", followed.segments());
             }
         }
+        followed.fill(&mut start);
         Ok(start)
+    }
+
+    /// What another server has written since the last call, up to so many bytes that are held. Nothing is written.
+    pub async fn follow(&self, followed: &mut Followed, bytes_max: u64) -> Result<(), Error> {
+        let head = self.head().await?;
+        followed.begins(head.map_or(1, |(head, _)| head.first_segment));
+        while followed.bytes() < bytes_max && self.read_on(followed).await? {}
+        Ok(())
+    }
+
+    /// One read of the journal. False: that was its end.
+    async fn read_on(&self, followed: &mut Followed) -> Result<bool, Error> {
+        let Want { segment, offset } = followed.want();
+        let name = journal::segment(segment);
+        let bytes = self.object(&name, offset).await?;
+        followed.heard(bytes.as_ref()).map_err(|e| self.damaged(&name, e))
     }
 
     /// True: it is to be written anew.
     async fn head(&self) -> Result<Option<(Head, bool)>, Error> {
-        let Some(bytes) = self.object(journal::HEAD).await? else {
+        let Some(bytes) = self.object(journal::HEAD, 0).await? else {
             return Ok(None);
         };
         let head = Head::of_object(&bytes).map_err(|e| self.damaged(journal::HEAD, e))?;
@@ -181,14 +188,10 @@ impl Keeper {
         .await
     }
 
-    async fn segment(&self, number: u64) -> Result<Option<Bytes>, Error> {
-        self.object(&journal::segment(number)).await
-    }
-
-    /// None: there is no such object.
-    async fn object(&self, name: &str) -> Result<Option<Bytes>, Error> {
+    /// From there to its end. None: there is no such object.
+    async fn object(&self, name: &str, from: u64) -> Result<Option<Bytes>, Error> {
         self.insist(name, || async {
-            match self.rows.read(name, 0, 0).await {
+            match self.rows.read(name, from, 0).await {
                 Ok(bytes) => Ok(Some(bytes)),
                 Err(e) if e.is_not_found() => Ok(None),
                 Err(e) => Err(e),

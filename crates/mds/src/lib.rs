@@ -8,6 +8,7 @@
 pub mod access;
 pub mod backtrace;
 pub mod config;
+pub mod follow;
 pub mod journal;
 pub mod keeper;
 pub mod machine;

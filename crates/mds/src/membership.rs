@@ -19,6 +19,8 @@ pub struct Assigned {
     pub fscid: i32,
     pub name: String,
     pub rank: i32,
+    /// Another holds the rank: this one reads its journal, writes nothing, and takes the rank over when the other is gone.
+    pub follows: bool,
     pub incarnation: i32,
     pub metadata_pool: PoolId,
     /// The first is the default.

@@ -3,6 +3,7 @@
 //! Invariants: nothing is served without a live lease ([`Membership::lease_until`]); what the machine wants said leaves in its order; what
 //! it wants done in the pools runs beside it, and comes back as an event.
 
+use crate::follow::Followed;
 use crate::keeper::Keeper;
 use crate::machine::{Effect, Event, Machine, Now, Options};
 use crate::membership::{Assigned, Lost, MdsState, Membership, Presence};
@@ -27,6 +28,10 @@ const NET_QUEUE: usize = 1024;
 /// Messages applied in one turn.
 const TURN_MAX: usize = 256;
 const TICK: Duration = Duration::from_millis(250);
+/// How often who follows a rank looks for what is new in its journal.
+const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// Of the cache's bytes, one in so many for the journal that is followed: what was read takes more in memory than in the pool.
+const FOLLOWED_SHARE: u64 = 4;
 /// What is under way may take so long when the daemon is stopped.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -88,10 +93,11 @@ async fn standby<M: Membership + 'static>(
     let _ = ready.send(addr);
     tracing::info!("mds.{}: standby at {addr}", c.name);
     let mut places = membership.file_system();
-    let Some(place) = wait_for_rank(&**membership, &mut places, &mut stop).await? else {
+    let Some((place, followed)) = wait_for_rank(c, rados, &**membership, &mut places, &mut stop).await?
+    else {
         return Ok(());
     };
-    let starting = begin(c, rados, &place);
+    let starting = begin(c, rados, &place, followed);
     let (keeper, machine) = tokio::select! {
         biased;
         _ = stop.wait_for(|s| *s) => return Ok(()),
@@ -132,22 +138,44 @@ async fn standby<M: Membership + 'static>(
     served
 }
 
-/// None: it is to stop.
+/// Until it is given a rank; what it has read of that rank's journal while it followed it goes with it. None: it is to stop.
 async fn wait_for_rank<M: Membership>(
+    c: &Config,
+    rados: &Client,
     membership: &M,
     places: &mut watch::Receiver<Option<Assigned>>,
     stop: &mut watch::Receiver<bool>,
-) -> Result<Option<Assigned>, Error> {
-    let mut tick = task::interval(TICK);
+) -> Result<Option<(Assigned, Followed)>, Error> {
+    let mut followed = Followed::default();
+    let mut of = None;
     loop {
-        if let Some(place) = places.borrow_and_update().clone() {
-            return Ok(Some(place));
+        let place = places.borrow_and_update().clone();
+        let now = place.as_ref().map(|p| (p.fscid, p.rank, p.metadata_pool));
+        if now.is_none() && of.is_some() {
+            // Also where the map does not know it any more: in either case it comes back as a standby.
+            return Err(Lost("it follows its rank no more".into()).into());
         }
+        if now != of {
+            of = now;
+            followed = Followed::default();
+            if let Some(leader) = place.as_ref().filter(|p| p.follows) {
+                tracing::info!(
+                    "mds.{}: follows rank {} of '{}'",
+                    c.name,
+                    leader.rank,
+                    leader.name
+                );
+            }
+        }
+        let leader = match place {
+            Some(place) if !place.follows => return Ok(Some((place, followed))),
+            leader => leader,
+        };
         tokio::select! {
             biased;
             _ = stop.wait_for(|s| *s) => return Ok(None),
             changed = places.changed() => changed.map_err(|_| Lost("the cluster's state has ended".into()))?,
-            _ = tick.tick() => membership.alive(),
+            done = alive(membership, follow(c, rados, leader, &mut followed)) => done?,
         }
     }
 }
@@ -164,8 +192,39 @@ async fn alive<M: Membership, T>(membership: &M, work: impl Future<Output = T>) 
     }
 }
 
+/// Reads a leader's journal for as long as nobody cuts it off. What it cannot make sense of it lets go: whoever takes the rank finds
+/// it again, and says so.
+async fn follow(
+    c: &Config,
+    rados: &Client,
+    leader: Option<Assigned>,
+    followed: &mut Followed,
+) -> Result<(), Error> {
+    let Some(leader) = leader else {
+        return std::future::pending().await;
+    };
+    let keeper = Keeper::new(rados.clone(), leader.metadata_pool);
+    let bytes_max = c.cache_bytes as u64 / FOLLOWED_SHARE;
+    loop {
+        match keeper.follow(followed, bytes_max).await {
+            Err(e @ Error::Damaged { .. }) => {
+                tracing::warn!("mds.{}: {e}; it follows no more", c.name);
+                *followed = Followed::default();
+                return std::future::pending().await;
+            }
+            done => done?,
+        }
+        task::sleep(FOLLOW_EVERY).await;
+    }
+}
+
 /// Reads what is there, once the instance before can write no more.
-async fn begin(c: &Config, rados: &Client, place: &Assigned) -> Result<(Keeper, Machine), Error> {
+async fn begin(
+    c: &Config,
+    rados: &Client,
+    place: &Assigned,
+    followed: Followed,
+) -> Result<(Keeper, Machine), Error> {
     while rados.map()?.epoch < place.osd_epoch {
         if rados.latest_map().await?.epoch < place.osd_epoch {
             task::sleep(TICK).await;
@@ -173,10 +232,11 @@ async fn begin(c: &Config, rados: &Client, place: &Assigned) -> Result<(Keeper, 
     }
     let keeper = Keeper::new(rados.clone(), place.metadata_pool);
     let began = c.clock.monotonic();
-    let start = keeper.begin(place.fresh).await?;
+    let known = followed.bytes();
+    let start = keeper.begin(place.fresh, followed).await?;
     let took = c.clock.monotonic().saturating_sub(began);
     tracing::info!(
-        "mds.{}: rank {} of '{}': {} transactions in {} segments of the journal read in {} ms",
+        "mds.{}: rank {} of '{}': {} transactions in {} segments of the journal read in {} ms, {known} bytes of them before",
         c.name,
         place.rank,
         place.name,

@@ -340,6 +340,7 @@ fn assigned(state: &ClusterState, gid: u64) -> Option<Assigned> {
         fscid: fs.fscid,
         name: map.fs_name.clone(),
         rank: info.rank,
+        follows: info.state == MdsState::StandbyReplay,
         incarnation: info.incarnation,
         metadata_pool: map.metadata_pool,
         data_pools: map.data_pools.clone(),

@@ -289,6 +289,17 @@ impl Encode for MdsMap {
 }
 
 impl MdsMap {
+    /// Daemons that follow the journal of a rank that another holds.
+    pub fn followers(&self) -> impl Iterator<Item = &MdsInfo> {
+        self.mds_info
+            .values()
+            .filter(|i| i.state == MdsState::StandbyReplay)
+    }
+
+    pub fn follower(&self, rank: i32) -> Option<&MdsInfo> {
+        self.followers().find(|i| i.rank == rank)
+    }
+
     fn encode_extension(&self, w: &mut Writer) {
         w.u16(EXTENSION);
         w.put(&self.compat);

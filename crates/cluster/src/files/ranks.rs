@@ -1,6 +1,6 @@
 //! Daemons come and go, and ranks with them.
 
-use super::{DAEMONS_MAX, DEFAULT_STANDBYS, Draft, MdsDaemon, RANKS_MAX};
+use super::{CAN_FOLLOW, DAEMONS_MAX, DEFAULT_STANDBYS, Draft, MdsDaemon, RANKS_MAX};
 use crate::changes::{Change, Changes};
 use crate::state::ClusterState;
 use types::clusterlog::LogLevel;
@@ -42,9 +42,13 @@ pub fn boot(state: &ClusterState, boot: &MdsBoot<'_>, now: Utime) -> Result<Chan
     draft.map.mds_roles.insert(boot.gid, -1);
     draft.map.standby_epochs.insert(boot.gid, epoch);
     draft.map.standby_daemons.insert(boot.gid, standby(boot));
+    // This is the daemon's own program.
+    let mut daemon = boot.daemon.clone();
+    daemon.metadata.insert(CAN_FOLLOW.to_string(), "true".to_string());
+    draft.booting = Some(boot.gid);
     draft.changes.push(Change::MdsDaemon {
         gid: boot.gid,
-        daemon: Some(boot.daemon.clone()),
+        daemon: Some(daemon),
     });
     draft.log(LogLevel::Info, format!("mds.{} {} boot", boot.name, boot.addr));
     Ok(draft.done())
@@ -87,6 +91,9 @@ pub fn report(state: &ClusterState, gid: u64, at: MdsState, now: Utime) -> Resul
     };
     if info.state == at {
         return Ok(Changes::none());
+    }
+    if info.state == MdsState::StandbyReplay {
+        return Err("the rank that it follows is another's".into());
     }
     if at == MdsState::Damaged {
         let rank = info.rank;
@@ -142,9 +149,11 @@ pub fn leave(state: &ClusterState, gid: u64, now: Utime) -> Changes {
     fail(state, &[gid], "has stopped", now)
 }
 
-/// Free ranks go to standbys, the longest waiting first. Once there was a standby, its absence is worth a warning.
+/// Free ranks go to who follows them, then to standbys, the longest waiting first. Once there was a standby, its absence is worth a warning.
+/// Of the standbys that are left, one follows each rank of a file system that allows it.
 pub fn settle(draft: &mut Draft<'_>) {
     give_ranks(draft);
+    release_followers(draft);
     let served = draft.map.filesystems.iter().all(|fs| !fs.mds_map.up.is_empty());
     if served && !draft.map.standby_daemons.is_empty() {
         for fs in &mut draft.map.filesystems {
@@ -152,6 +161,85 @@ pub fn settle(draft: &mut Draft<'_>) {
             if *wanted < 0 {
                 *wanted = DEFAULT_STANDBYS;
             }
+        }
+    }
+    choose_followers(draft);
+}
+
+fn first_standby(map: &FsMap, suits: impl Fn(u64) -> bool) -> Option<u64> {
+    map.standby_epochs
+        .iter()
+        .filter(|(gid, _)| map.standby_daemons.contains_key(*gid) && suits(**gid))
+        .min_by_key(|(gid, epoch)| (**epoch, **gid))
+        .map(|(gid, _)| *gid)
+}
+
+/// Who follows a rank that nobody holds any more, and did not get it, or one that shall not be followed, is a standby again.
+fn release_followers(draft: &mut Draft<'_>) {
+    let epoch = draft.state.fsmap.epoch + 1;
+    for i in 0..draft.map.filesystems.len() {
+        let map = &draft.map.filesystems[i].mds_map;
+        let allowed = map.flags & mds_flag::ALLOW_STANDBY_REPLAY != 0;
+        let gone: Vec<u64> = map
+            .followers()
+            .filter(|f| !allowed || !map.up.contains_key(&f.rank))
+            .map(|f| f.gid)
+            .collect();
+        for gid in gone {
+            let Some(mut info) = draft.map.filesystems[i].mds_map.mds_info.remove(&gid) else {
+                continue;
+            };
+            (info.rank, info.state) = (-1, MdsState::Standby);
+            info.state_seq += 1;
+            let text = format!(
+                "daemon mds.{} follows no rank any more and is a standby",
+                info.name
+            );
+            draft.map.mds_roles.insert(gid, -1);
+            draft.map.standby_epochs.insert(gid, epoch);
+            draft.map.standby_daemons.insert(gid, info);
+            draft.log(LogLevel::Info, text);
+        }
+    }
+}
+
+/// Only a rank that is served has a journal that grows.
+fn choose_followers(draft: &mut Draft<'_>) {
+    for i in 0..draft.map.filesystems.len() {
+        let map = &draft.map.filesystems[i].mds_map;
+        if map.flags & mds_flag::ALLOW_STANDBY_REPLAY == 0 {
+            continue;
+        }
+        let served = |gid: &u64| map.mds_info.get(gid).is_some_and(|i| i.state == MdsState::Active);
+        let ranks: Vec<i32> = map
+            .up
+            .iter()
+            .filter(|(rank, gid)| served(gid) && map.follower(**rank).is_none())
+            .map(|(rank, _)| *rank)
+            .collect();
+        for rank in ranks {
+            let (state, booting) = (draft.state, draft.booting);
+            let said = |gid: u64| {
+                let daemon = state.mds.get(&gid);
+                daemon.is_some_and(|d| d.metadata.contains_key(CAN_FOLLOW))
+            };
+            let Some(gid) = first_standby(&draft.map, |gid| booting == Some(gid) || said(gid)) else {
+                return;
+            };
+            let Some(mut info) = draft.map.standby_daemons.remove(&gid) else {
+                return;
+            };
+            draft.map.standby_epochs.remove(&gid);
+            let fs = &mut draft.map.filesystems[i];
+            draft.map.mds_roles.insert(gid, fs.fscid);
+            (info.rank, info.state) = (rank, MdsState::StandbyReplay);
+            info.state_seq += 1;
+            let text = format!(
+                "daemon mds.{} follows rank {rank} of filesystem {}",
+                info.name, fs.mds_map.fs_name
+            );
+            fs.mds_map.mds_info.insert(gid, info);
+            draft.log(LogLevel::Info, text);
         }
     }
 }
@@ -164,13 +252,10 @@ fn give_ranks(draft: &mut Draft<'_>) {
                 && map.flags & mds_flag::NOT_JOINABLE == 0
                 && !map.up.contains_key(&rank)
                 && !map.damaged.contains(&rank);
-            let next = draft
-                .map
-                .standby_epochs
-                .iter()
-                .filter(|(gid, _)| draft.map.standby_daemons.contains_key(*gid))
-                .min_by_key(|(gid, epoch)| (**epoch, **gid))
-                .map(|(gid, _)| *gid);
+            let next = map
+                .follower(rank)
+                .map(|f| f.gid)
+                .or_else(|| first_standby(&draft.map, |_| true));
             let Some(gid) = next.filter(|_| free) else {
                 continue;
             };
@@ -184,9 +269,10 @@ fn give_ranks(draft: &mut Draft<'_>) {
 
 /// The incarnation of a rank is the epoch of the map that gives it: it never comes again, also not with another file system.
 fn give(all: &mut FsMap, i: usize, rank: i32, (gid, epoch): (u64, Epoch)) -> Option<String> {
-    let mut info = all.standby_daemons.remove(&gid)?;
-    all.standby_epochs.remove(&gid);
     let fs = &mut all.filesystems[i];
+    let follower = fs.mds_map.mds_info.remove(&gid);
+    let mut info = follower.or_else(|| all.standby_daemons.remove(&gid))?;
+    all.standby_epochs.remove(&gid);
     all.mds_roles.insert(gid, fs.fscid);
     let map = &mut fs.mds_map;
     (info.rank, info.incarnation) = (rank, epoch as i32);
@@ -224,6 +310,14 @@ impl Draft<'_> {
         let Some(fscid) = self.map.mds_roles.remove(&gid) else {
             return;
         };
+        // Who follows a rank writes nothing: there is nothing to fence, and the rank is not free.
+        if let Some(fs) = self.map.by_id_mut(fscid)
+            && fs.mds_map.followers().any(|f| f.gid == gid)
+            && let Some(info) = fs.mds_map.mds_info.remove(&gid)
+        {
+            self.log(LogLevel::Info, format!("standby mds.{} {why}", info.name));
+            return;
+        }
         let osd_epoch = self.fence(gid, fscid);
         let last = self.state.fsmap.epoch + 1;
         let Some(fs) = self.map.by_id_mut(fscid) else {

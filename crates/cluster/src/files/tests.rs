@@ -210,3 +210,150 @@ fn removal_fences_and_a_state_is_read_as_it_was_written() {
     assert!(rig.state.fsmap.filesystems.is_empty() && rig.state.mds.is_empty());
     rig.check("file systems");
 }
+
+fn allows(rig: &mut Rig, fscid: i32, on: bool) {
+    let state = rig.state.clone();
+    let mut draft = Draft::of(&state, Utime::ZERO);
+    let map = &mut draft.map.by_id_mut(fscid).unwrap().mds_map;
+    map.flags = match on {
+        true => map.flags | mds_flag::ALLOW_STANDBY_REPLAY,
+        false => map.flags & !mds_flag::ALLOW_STANDBY_REPLAY,
+    };
+    rig.commit(draft.done());
+}
+
+fn fails(rig: &mut Rig, gid: u64) {
+    let changes = fail(&rig.state, &[gid], "lives no more", Utime::ZERO);
+    rig.commit(changes);
+}
+
+/// Who follows rank 0 of each file system.
+fn followers(rig: &Rig) -> Vec<Vec<u64>> {
+    let all = rig.state.fsmap.filesystems.iter();
+    all.map(|fs| fs.mds_map.followers().map(|f| f.gid).collect())
+        .collect()
+}
+
+/// One file system with an active server, and two more daemons.
+fn followed() -> (Rig, i32) {
+    let mut rig = Rig::new();
+    boots(&mut rig, 11, "a");
+    let fscid = makes(&mut rig, "fs");
+    allows(&mut rig, fscid, true);
+    boots(&mut rig, 12, "b");
+    assert_eq!(followers(&rig), [[0; 0]], "nobody follows what is being made");
+    says(&mut rig, 11, MdsState::Active).unwrap();
+    boots(&mut rig, 13, "c");
+    assert_eq!(followers(&rig), [[12]], "one for a rank, the longest waiting");
+    assert_eq!(shown(&rig), (Some((11, MdsState::Active)), vec![13]));
+    rig.check("a follower");
+    (rig, fscid)
+}
+
+#[test]
+fn the_follower_takes_over_and_the_next_one_follows_it() {
+    let (mut rig, _) = followed();
+    let info = rig.state.fsmap.info(12).unwrap().clone();
+    assert_eq!((info.rank, info.state), (0, MdsState::StandbyReplay));
+    assert!(
+        says(&mut rig, 12, MdsState::Active).is_err(),
+        "the rank is another's"
+    );
+    assert!(says(&mut rig, 12, MdsState::Damaged).is_err());
+    fails(&mut rig, 11);
+    assert_eq!(shown(&rig), (Some((12, MdsState::Replay)), vec![13]));
+    assert!(fenced(&rig, 11) && !fenced(&rig, 12));
+    let map = &rig.state.fsmap.filesystems[0].mds_map;
+    assert_eq!(map.mds_info[&12].incarnation, map.inc[&0]);
+    assert_eq!(map.inc[&0], rig.state.fsmap.epoch as i32);
+    assert_eq!(followers(&rig), [[0; 0]]);
+    says(&mut rig, 12, MdsState::Active).unwrap();
+    assert_eq!(followers(&rig), [[13]]);
+    rig.check("a follower that took over");
+}
+
+#[test]
+fn a_follower_that_dies_frees_no_rank_and_is_not_fenced() {
+    let (mut rig, _) = followed();
+    let osd_epoch = rig.state.osdmap.epoch;
+    fails(&mut rig, 12);
+    assert_eq!(shown(&rig), (Some((11, MdsState::Active)), vec![]));
+    assert_eq!(followers(&rig), [[13]]);
+    assert!(!fenced(&rig, 12) && rig.state.osdmap.epoch == osd_epoch);
+    assert!(!rig.state.mds.contains_key(&12) && rig.state.fsmap.info(12).is_none());
+    rig.check("a follower that died");
+}
+
+#[test]
+fn without_the_knob_the_follower_is_a_standby_again() {
+    let (mut rig, fscid) = followed();
+    allows(&mut rig, fscid, false);
+    assert_eq!(followers(&rig), [[0; 0]]);
+    assert_eq!(shown(&rig), (Some((11, MdsState::Active)), vec![12, 13]));
+    let info = rig.state.fsmap.info(12).unwrap();
+    assert_eq!((info.rank, info.state), (-1, MdsState::Standby));
+    rig.check("a follower no more");
+    fails(&mut rig, 11);
+    assert_eq!(
+        shown(&rig).0,
+        Some((13, MdsState::Replay)),
+        "who waits longest now"
+    );
+}
+
+#[test]
+fn a_damaged_rank_does_not_go_to_its_follower() {
+    let (mut rig, _) = followed();
+    says(&mut rig, 11, MdsState::Damaged).unwrap();
+    assert_eq!(shown(&rig), (None, vec![12, 13]));
+}
+
+#[test]
+fn a_follower_is_no_standby_of_another_file_system() {
+    let mut rig = Rig::new();
+    boots(&mut rig, 11, "a");
+    let one = makes(&mut rig, "one");
+    boots(&mut rig, 12, "b");
+    let two = makes(&mut rig, "two");
+    says(&mut rig, 11, MdsState::Active).unwrap();
+    says(&mut rig, 12, MdsState::Active).unwrap();
+    allows(&mut rig, one, true);
+    allows(&mut rig, two, true);
+    boots(&mut rig, 13, "c");
+    assert_eq!(followers(&rig), [vec![13], vec![]]);
+    fails(&mut rig, 12);
+    assert!(rig.state.fsmap.by_id(two).unwrap().mds_map.up.is_empty());
+    assert_eq!(followers(&rig), [vec![13], vec![]]);
+    // A plain standby gets the free rank before anybody follows.
+    boots(&mut rig, 14, "d");
+    assert_eq!(rig.state.fsmap.by_id(two).unwrap().mds_map.up[&0], 14);
+    let state = rig.state.clone();
+    let mut draft = Draft::of(&state, Utime::ZERO);
+    remove(&mut draft, one);
+    rig.commit(draft.done());
+    assert!(
+        rig.state.fsmap.info(13).is_none(),
+        "it is gone with its file system"
+    );
+    rig.check("several file systems");
+}
+
+/// It would take the rank for its own, and write.
+#[test]
+fn a_daemon_of_an_older_program_follows_nobody() {
+    let mut rig = Rig::new();
+    boots(&mut rig, 11, "a");
+    let fscid = makes(&mut rig, "fs");
+    says(&mut rig, 11, MdsState::Active).unwrap();
+    boots(&mut rig, 12, "b");
+    let mut changes = Changes::none();
+    changes.push(Change::MdsDaemon {
+        gid: 12,
+        daemon: Some(daemon(12)),
+    });
+    rig.commit(changes);
+    allows(&mut rig, fscid, true);
+    assert_eq!(followers(&rig), [[0; 0]]);
+    boots(&mut rig, 13, "c");
+    assert_eq!(followers(&rig), [[13]]);
+}

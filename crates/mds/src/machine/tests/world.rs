@@ -157,6 +157,7 @@ pub fn place() -> Assigned {
         fscid: 1,
         name: "fs".into(),
         rank: 0,
+        follows: false,
         incarnation: 1,
         metadata_pool: 1,
         data_pools: vec![2],

@@ -2,7 +2,7 @@
 
 use crate::commands::checks::check::{Check, Severity, check, warn};
 use crate::commands::context::Context;
-use crate::commands::views::file_systems::{Standing, standbys_wanted};
+use crate::commands::views::file_systems::{Standing, followers, standbys_wanted};
 
 fn count(n: usize, one: &str, many: &str) -> String {
     match n {
@@ -46,6 +46,8 @@ pub fn file_systems(ctx: &Context<'_>, found: &mut Vec<Check>) {
     offline_or_few(&all, found);
     damage(ctx, found);
     let wanted = standbys_wanted(map);
+    // Who follows a rank is there for it, too.
+    let standbys = standbys + followers(map).count();
     if standbys < wanted {
         let more = wanted - standbys;
         found.push(warn(

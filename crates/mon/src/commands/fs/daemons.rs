@@ -10,7 +10,7 @@ use crate::commands::views::show::count_values;
 use cluster::files::{self, Draft};
 use serde_json::{Value, json};
 use types::Errno;
-use types::fsmap::{Filesystem, MdsInfo};
+use types::fsmap::{Filesystem, MdsInfo, MdsState};
 
 const R: (&str, &str) = ("mds", "r");
 const RW: (&str, &str) = ("mds", "rw");
@@ -176,10 +176,27 @@ fn ok_to_stop(cmd: &Command, ctx: &Context<'_>) -> Outcome {
     let stopped = |i: &&MdsInfo| ids.contains(&i.name.as_str());
     let listed = |all: Vec<u64>| all.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
     let ranks = map.filesystems.iter().flat_map(|fs| fs.mds_map.mds_info.values());
-    let active: Vec<u64> = ranks.filter(stopped).map(|i| i.gid).collect();
+    // Who is followed by a daemon that stays needs no other.
+    let followed = |i: &&MdsInfo| {
+        let of_rank = map
+            .filesystems
+            .iter()
+            .filter(|fs| fs.mds_map.up.get(&i.rank) == Some(&i.gid));
+        let mut followers = of_rank.filter_map(|fs| fs.mds_map.follower(i.rank));
+        followers.any(|f| !stopped(&f))
+    };
+    let (active, followers): (Vec<&MdsInfo>, Vec<&MdsInfo>) = ranks
+        .filter(stopped)
+        .partition(|i| i.state != MdsState::StandbyReplay);
+    let active: Vec<u64> = active
+        .into_iter()
+        .filter(|i| !followed(i))
+        .map(|i| i.gid)
+        .collect();
     let waiting = map.standby_daemons.values();
-    let standby: Vec<u64> = waiting.filter(stopped).map(|i| i.gid).collect();
+    let mut standby: Vec<u64> = waiting.filter(stopped).map(|i| i.gid).collect();
     let left = map.standby_daemons.len() - standby.len();
+    standby.extend(followers.into_iter().map(|f| f.gid));
     if active.len() > left {
         return Outcome::error(
             Errno::EBUSY,

@@ -94,12 +94,10 @@ fn switch(map: &mut MdsMap, var: &str, val: &str) -> Result<String, Outcome> {
                 from future releases."
                 .into())
         }
-        "allow_standby_replay" => match boolean(val)? {
-            false => Ok(String::new()),
-            true => Err(Outcome::not_built(
-                "a standby that follows the journal (allow_standby_replay)",
-            )),
-        },
+        "allow_standby_replay" => {
+            flag(map, mds_flag::ALLOW_STANDBY_REPLAY, boolean(val)?);
+            Ok(String::new())
+        }
         "inline_data" => match boolean(val)? {
             false => Ok("inline data disabled".into()),
             true => Err(Outcome::not_built("file data within inodes (inline_data)")),

@@ -12,7 +12,7 @@ use crate::policies::pools::{self, NewPool, PoolDefaults};
 use crate::policies::usage;
 use cluster::files::{self, Draft, NewFs};
 use serde_json::{Value, json};
-use types::fsmap::Filesystem;
+use types::fsmap::{Filesystem, MdsMap};
 use types::osdmap::Incremental;
 use types::{Errno, PoolId};
 
@@ -242,6 +242,14 @@ fn ranks(fs: &Filesystem) -> Vec<(i32, &'static str, &str)> {
         .collect()
 }
 
+/// Who follows a rank: shown behind those who hold one.
+fn followers(m: &MdsMap) -> impl Iterator<Item = [String; 3]> {
+    m.followers().map(|f| {
+        let state = f.state.name().rsplit(':').next().unwrap_or_default();
+        [format!("{}-s", f.rank), state.to_string(), f.name.clone()]
+    })
+}
+
 fn status_json(ctx: &Context<'_>, shown: &[&Filesystem]) -> Value {
     let mut mds = Vec::new();
     let mut all = Vec::new();
@@ -253,6 +261,9 @@ fn status_json(ctx: &Context<'_>, shown: &[&Filesystem]) -> Value {
             });
         }
         let m = &fs.mds_map;
+        mds.extend(
+            followers(m).map(|[rank, state, name]| json!({"rank": rank, "state": state, "name": name})),
+        );
         let of = |pool: &PoolId, kind: &str| {
             json!({
                 "avail": usage::pool_max_avail(ctx.state, ctx.stats, *pool),
@@ -278,6 +289,9 @@ fn status_text(ctx: &Context<'_>, shown: &[&Filesystem]) -> String {
         let mut table = format::Table::new().right(&["RANK"]).left(&["STATE", "MDS"]);
         for (rank, state, who) in ranks(fs) {
             table.row([rank.to_string(), state.to_string(), who.to_string()]);
+        }
+        for row in followers(&fs.mds_map) {
+            table.row(row);
         }
         if Standing::of(&fs.mds_map).ranks > 0 {
             out.push_str(&table.print());

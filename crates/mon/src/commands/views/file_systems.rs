@@ -59,6 +59,11 @@ impl Standing {
     }
 }
 
+/// Daemons that follow a rank, of all file systems.
+pub fn followers(map: &FsMap) -> impl Iterator<Item = &MdsInfo> {
+    map.filesystems.iter().flat_map(|fs| fs.mds_map.followers())
+}
+
 /// Standbys that an operator, or the first standby that there was, has made expected.
 pub fn standbys_wanted(map: &FsMap) -> usize {
     let wanted = map.filesystems.iter().map(|fs| fs.mds_map.standby_count_wanted);
@@ -316,6 +321,10 @@ pub fn stat_line(map: &FsMap) -> String {
     if !holders.is_empty() {
         parts.push(format!("{{{}}}", holders.join(",")));
     }
+    let following = followers(map).count();
+    if following > 0 {
+        parts.push(format!("{following} up:standby-replay"));
+    }
     if !map.standby_daemons.is_empty() {
         parts.push(format!("{} up:standby", map.standby_daemons.len()));
     }
@@ -346,16 +355,19 @@ pub fn status_json(map: &FsMap) -> Value {
         m.insert("max".into(), fs.mds_map.max_mds.into());
         failed += s.failed;
         damaged += s.damaged;
-        for (rank, gid) in &fs.mds_map.up {
-            if let Some(i) = fs.mds_map.mds_info.get(gid) {
-                by_rank.push(json!({
-                    "filesystem_id": fs.fscid,
-                    "rank": rank,
-                    "name": i.name,
-                    "status": i.state.name(),
-                    "gid": gid,
-                }));
-            }
+        let holders = fs
+            .mds_map
+            .up
+            .values()
+            .filter_map(|gid| fs.mds_map.mds_info.get(gid));
+        for i in holders.chain(fs.mds_map.followers()) {
+            by_rank.push(json!({
+                "filesystem_id": fs.fscid,
+                "rank": i.rank,
+                "name": i.name,
+                "status": i.state.name(),
+                "gid": i.gid,
+            }));
         }
     }
     m.insert("by_rank".into(), by_rank.into());
@@ -391,6 +403,10 @@ pub fn status_line(map: &FsMap) -> Option<String> {
     }
     if !tail.is_empty() {
         out.push_str(&format!(", {tail}"));
+    }
+    match followers(map).count() {
+        0 => {}
+        n => out.push_str(&format!(", {n} hot standby")),
     }
     Some(out)
 }

@@ -1,0 +1,84 @@
+"""A standby follows the journal of the server (`allow_standby_replay`). The one that serves is killed while a mount writes; the follower
+takes the rank over, and everything that was acknowledged is there."""
+import os
+
+import pytest
+
+from skeptest.cluster import Cluster
+from skeptest.hosts import CLIENT, within
+from skeptest.mounts import make_volume, mounted
+from skeptest.run import popen, wait_until
+from skeptest.work import Work
+
+pytestmark = pytest.mark.own
+OPTIONS = ['--osd-memory', '128M', '--osd-size', '640M']
+
+
+class OnClient(Cluster):
+    """The cluster seen from the client's host; what is mounted there is seen by everybody."""
+
+    def __init__(self, hosts):
+        super().__init__(hosts[0].conf)
+        self.netns = hosts.namespace(CLIENT)
+
+    def popen(self, *argv, **kw):
+        return popen(within(self.netns, *argv), env=self.env(), **kw)
+
+
+def in_state(host, state):
+    """The daemon of the file system that is in this state; None while there is none."""
+    info = host.ceph_json('fs', 'get', 'fs')['mdsmap']['info'].values()
+    return next((i for i in info if i['state'] == state), None)
+
+
+def test_the_follower_takes_over(hosts, tmp_path):
+    pair = hosts(2)
+    pair.start_etcd(apart=True)
+    pair[0].up(create=True, options=OPTIONS)
+    pair[1].up(join=True, options=OPTIONS)
+    make_volume(pair[0], 'fs')
+    wait_until(lambda: pair[0].ceph_json('-s')['fsmap']['up:standby'] == 1, what='a standby')
+
+    # On, off, on: without the knob it is a plain standby again.
+    pair[0].ceph('fs', 'set', 'fs', 'allow_standby_replay', 'true')
+    follower = wait_until(lambda: in_state(pair[0], 'up:standby-replay'), 60, 0.2, 'a follower')
+    pair[0].ceph('fs', 'set', 'fs', 'allow_standby_replay', 'false')
+    assert in_state(pair[0], 'up:standby-replay') is None
+    names = lambda: [s['name'] for s in pair[0].ceph_json('fs', 'dump')['standbys'] if s['gid'] != follower['gid']]
+    wait_until(lambda: names() == [follower['name']], 60, 0.2, 'the follower of before to wait, begun anew')
+    pair[0].ceph('fs', 'set', 'fs', 'allow_standby_replay', 'true')
+    follower = wait_until(lambda: in_state(pair[0], 'up:standby-replay'), 60, 0.2, 'a follower again')
+
+    first = in_state(pair[0], 'up:active')
+    victim = next(h for h in pair if h.name == first['name'])
+    other = next(h for h in pair if h is not victim)
+    assert follower['name'] == other.name and follower['rank'] == 0
+    assert '1 up:standby-replay' in other.ceph('mds', 'stat').out
+    rows = [line.split() for line in other.ceph('fs', 'status', 'fs').out.splitlines()]
+    assert ['0-s', 'standby-replay', other.name] in [row[:3] for row in rows]
+    assert 'MDS_INSUFFICIENT_STANDBY' not in other.ceph_json('health')['checks']
+
+    with mounted(OnClient(pair), tmp_path / 'mount', fs='fs') as mount:
+        def step(i):
+            with open(mount / ('f%d' % i), 'xb') as f:
+                f.write(b'%d' % i * 100)
+                f.flush()
+                os.fsync(f.fileno())
+            os.rename(mount / ('f%d' % i), mount / ('g%d' % i))
+        work = Work(step)
+        try:
+            work.goes_on(50)
+            victim.kill()
+            # Until the death is noticed the map names the one before.
+            taken = lambda: (in_state(other, 'up:active') or {}).get('gid') == follower['gid']
+            wait_until(taken, 90, 0.2, 'the follower to serve')
+            work.goes_on(10)
+        finally:
+            work.end()
+        for i in range(work.done):
+            assert (mount / ('g%d' % i)).read_bytes() == b'%d' % i * 100
+    assert first['addrs']['addrvec'][0]['addr'] in other.ceph('osd', 'blocklist', 'ls').out
+    assert in_state(other, 'up:standby-replay') is None
+    victim.start(60)
+    again = wait_until(lambda: in_state(other, 'up:standby-replay'), 60, 0.2, 'the one of before to follow')
+    assert again['name'] == victim.name and again['gid'] != first['gid']
