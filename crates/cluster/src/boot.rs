@@ -2,6 +2,7 @@
 
 use crate::broken::{self, Rule};
 use crate::changes::{Change, Changes};
+use crate::facts::serves_shards;
 use crate::state::ClusterState;
 use std::collections::BTreeMap;
 use types::clusterlog::LogLevel;
@@ -28,14 +29,6 @@ pub struct OsdBoot {
     pub device_class: String,
     pub features: u64,
     pub metadata: BTreeMap<String, String>,
-}
-
-/// Among an OSD's facts ([`OsdBoot::metadata`]): `1` if it serves pools of shards.
-pub const SERVES_SHARDS: &str = "serves_shards";
-
-/// True if an OSD with these facts serves pools of shards.
-pub fn serves_shards(facts: &BTreeMap<String, String>) -> bool {
-    facts.get(SERVES_SHARDS).is_some_and(|said| said == "1")
 }
 
 /// CRUSH weight of 1.0 stands for so many bytes.

@@ -21,6 +21,7 @@ pub mod crashes;
 pub mod create;
 mod decisions;
 mod error;
+pub mod facts;
 pub mod fences;
 pub mod files;
 pub mod forced;

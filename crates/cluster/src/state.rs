@@ -4,9 +4,9 @@
 //! of snapshot, changes and time that gives the next snapshot together with the operations that make the
 //! store say the same; loading from the store gives that snapshot again ([`crate::load`]).
 
-use crate::boot;
 use crate::changes::{Change, Changes};
 use crate::config::{CONFIG_LOG_MAX, ConfigDb, ConfigLogEntry, Setting};
+use crate::facts;
 use crate::fences::{self, Fences};
 use crate::files::MdsDaemons;
 use crate::format::{Feature, Format};
@@ -202,7 +202,7 @@ impl ClusterState {
 
     /// The OSDs that do not say that they serve pools of shards; those that are down as they said last.
     pub fn without_shards(&self) -> impl Iterator<Item = OsdId> {
-        let serves = |id: &OsdId| self.osd_metadata.get(id).is_some_and(boot::serves_shards);
+        let serves = |id: &OsdId| self.osd_metadata.get(id).is_some_and(facts::serves_shards);
         self.osdmap.osd_ids().filter(move |id| !serves(id))
     }
 

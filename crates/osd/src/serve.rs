@@ -503,7 +503,7 @@ fn boot(
     let is_sealed = c.dir.join(io::disk::sealed::FILE).exists();
     metadata.insert("encrypted".to_string(), u8::from(is_sealed).to_string());
     let serves = u8::from(crate::placement::SERVES_SHARDS).to_string();
-    metadata.insert(cluster::boot::SERVES_SHARDS.to_string(), serves);
+    metadata.insert(cluster::facts::SERVES_SHARDS.to_string(), serves);
     let versions = types::release::VERSION_FACTS;
     metadata.extend(versions.map(|(k, v)| (k.to_string(), v.to_string())));
     OsdBoot {

@@ -62,8 +62,9 @@ impl Machine {
         let Some(cap) = ic.holders.get_mut(&client) else {
             return CapStat::default();
         };
-        if inode.is_dir() && spares && allowed & cap::FX == 0 {
-            allowed &= !cap::FS | cap.pending;
+        // Looks in a row are no reason to give it to one alone.
+        if inode.is_dir() && spares && (!r.changes() || allowed & cap::FX == 0) {
+            allowed &= !(cap::FS | cap::FX) | cap.pending;
         }
         cap.pending |= allowed & cap.liked(inode) | cap::PIN;
         cap.issued |= cap.pending;

@@ -4,7 +4,7 @@ use super::{Answer, Machine, Request, Result};
 use crate::row::{Inode, NOSNAP};
 use bytes::Bytes;
 use denc::Encode;
-use messages::fs::{CapStat, DirStat, InodeStat, LeaseStat, Trace, TraceDentry, cap};
+use messages::fs::{CapStat, DirStat, InodeStat, LeaseStat, Trace, TraceDentry, cap, op};
 use std::sync::Arc;
 
 /// The hash by which directories are ordered, as clients name it.
@@ -15,7 +15,10 @@ pub(crate) const AUTHORITY: u8 = 1;
 impl Machine {
     /// As it is now, with a capability.
     pub(crate) fn stat(&mut self, r: &Request, inode: &Inode) -> InodeStat {
-        self.stat_sparing(r, inode, r.changes())
+        // A look at a directory whose names are told one by one does not bring them all, either; a listing has to.
+        let looks = matches!(r.m.op, op::GETATTR | op::LOOKUP);
+        let spares = r.changes() || looks && inode.is_dir() && self.tells_by_names(r.client, inode.ino);
+        self.stat_sparing(r, inode, spares)
     }
 
     fn stat_sparing(&mut self, r: &Request, inode: &Inode, spares: bool) -> InodeStat {

@@ -183,7 +183,7 @@ impl Cluster {
     /// One OSD says whether it does.
     pub fn serves_shards(&mut self, id: i32, does: bool) {
         let mut metadata = self.state.osd_metadata[&id].clone();
-        metadata.insert(::cluster::boot::SERVES_SHARDS.into(), u8::from(does).to_string());
+        metadata.insert(::cluster::facts::SERVES_SHARDS.into(), u8::from(does).to_string());
         let changes = Changes::one(::cluster::Change::OsdMetadata { id, metadata });
         self.state = self.state.apply(changes, self.now).unwrap().0;
     }
