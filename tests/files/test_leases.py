@@ -50,9 +50,9 @@ def ino(c, path):
 def contest(a, b, d):
     """What the second knows of the directory is taken back, again and again."""
     for i in range(4):
-        for _ in range(2):
-            assert ino(b, d + '/none') is None
         a.mkdir('%s/first%d' % (d, i), 0o755)
+        # A name that is not there brings it nothing: libcephfs does not ask for more than that.
+        assert ino(b, '%s/first%d' % (d, i)) is not None
 
 
 def leases(cluster, fs):
