@@ -11,7 +11,7 @@ const TEST_FILE_LINES_MAX: usize = 1231;
 const FUNCTION_LINES_MAX: usize = 171;
 /// A function with more lines is long; so many of the product's are.
 const LONG: usize = 60;
-const LONG_FUNCTIONS_MAX: usize = 38;
+const LONG_FUNCTIONS_MAX: usize = 36;
 
 fn ratchet(what: &str, have: usize, most: usize, where_: &str) {
     assert!(

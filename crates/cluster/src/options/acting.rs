@@ -121,6 +121,7 @@ pub const ACTING: &[Acting] = &[
     act("osd_pool_default_pg_autoscale_mode", MON, "of new pools; where it is not set: on for those made without a number of groups, off for others"),
     act("osd_pool_default_pg_num", MON, "groups of new pools that name no number"),
     act("osd_pool_default_size", MON, "copies of new pools; where it is not set: 3, fewer while there are fewer OSDs or hosts"),
+    act("osd_pool_erasure_code_stripe_unit", MON, "bytes of a stripe on one shard in new erasure-coded pools whose profile names none"),
     act("osd_recovery_profile", OSD, "how fast copies are made whole beside clients' work"),
     act("osd_scrub_auto_repair", OSD, "deep scrubs put a good copy in the place of bad ones by themselves"),
     act("osd_scrub_auto_repair_num_errors", OSD, "where they find no more bad ones than this"),
