@@ -55,7 +55,7 @@ impl Machine {
             return LeaseStat::default();
         }
         let name: Name = (dir.ino, name.clone());
-        let Some(seq) = self.leases.give(r.client, &name, self.now.monotonic) else {
+        let Some(seq) = self.leases.give(r.client, &name, Some(r.id), self.now.monotonic) else {
             return LeaseStat::default();
         };
         let is_first = target.is_some_and(|t| t.links.first() == Some(&name));

@@ -78,6 +78,8 @@ impl Machine {
             {
                 return;
             }
+            // What was under way when its session ended is no reason to cut it off.
+            MClientLease::KIND | MClientCapRelease::KIND if !self.speaks(client) => return,
             _ if !self.speaks(client) => return self.without_session(conn),
             MClientRequest::KIND => MClientRequest::from_message(m).map(|r| self.request(client, m.tid, r)),
             MClientCaps::KIND => {

@@ -49,8 +49,27 @@ impl Trust {
         self.holders.is_empty() && self.kept.is_empty() && self.waiting.is_empty()
     }
 
-    fn is_kept_from(&self, client: ClientId) -> bool {
-        self.kept.iter().any(|k| k.except != Some(client))
+    /// Only the answer to the change itself may bring its client one: what another request of the same client was told before the change is
+    /// not what the name says then.
+    fn is_kept_from(&self, client: ClientId, request: Option<RequestId>) -> bool {
+        let own = |k: &Kept| Some(k.request) == request && k.except == Some(client);
+        !self.kept.iter().all(own)
+    }
+
+    /// Somebody may still trust the name for whose sake the request waits.
+    fn blocks(&self, request: RequestId) -> bool {
+        let excepts = self.kept.iter().filter(|k| k.request == request);
+        let mut excepts = excepts.map(|k| k.except);
+        excepts.any(|except| self.holders.keys().any(|c| Some(*c) != except))
+    }
+
+    /// Those who wait and have nobody left to wait for.
+    fn wake(&mut self) -> BTreeSet<RequestId> {
+        let (stay, woken) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|request| self.blocks(*request));
+        self.waiting = stay;
+        woken
     }
 }
 
@@ -123,7 +142,7 @@ impl Leases {
     /// Those who waited for that.
     fn forget(&mut self, client: ClientId, name: &Name) -> BTreeSet<RequestId> {
         self.remove(client, name);
-        let woken = self.names.get_mut(name).map(|t| std::mem::take(&mut t.waiting));
+        let woken = self.names.get_mut(name).map(Trust::wake);
         self.forget_if_idle(name);
         woken.unwrap_or_default()
     }
@@ -134,11 +153,17 @@ impl Leases {
         }
     }
 
-    /// A lease that begins now, or begins anew: its number. None: there is no room, somebody changes the name, or the client was asked
+    /// A lease that begins now, or begins anew, in an answer to `request` if there is one: its number. None: there is no room, somebody changes the name, or the client was asked
     /// for the one it had, and its answer would be taken for this one's.
-    pub fn give(&mut self, client: ClientId, name: &Name, now: Duration) -> Option<u32> {
+    pub fn give(
+        &mut self,
+        client: ClientId,
+        name: &Name,
+        request: Option<RequestId>,
+        now: Duration,
+    ) -> Option<u32> {
         let trust = self.names.get(name);
-        if trust.is_some_and(|t| t.is_kept_from(client)) {
+        if trust.is_some_and(|t| t.is_kept_from(client, request)) {
             return None;
         }
         let had = trust.and_then(|t| t.holders.get(&client)).copied();
@@ -160,7 +185,7 @@ impl Leases {
     pub fn renew(&mut self, client: ClientId, name: &Name, seq: u32, now: Duration) -> Option<u32> {
         let lease = self.names.get(name)?.holders.get(&client)?;
         let is_it = lease.seq == seq && !lease.blind && lease.until > now;
-        is_it.then(|| self.give(client, name, now)).flatten()
+        is_it.then(|| self.give(client, name, None, now)).flatten()
     }
 
     /// The name is to change: nobody but `except` is given a lease of it until the request has ended, and all others are asked for theirs.
@@ -246,7 +271,9 @@ impl Leases {
     /// since, is nothing. A kernel answers with the number that the server before gave.
     pub fn given_back(&mut self, client: ClientId, name: &Name, seq: u32) -> BTreeSet<RequestId> {
         let lease = self.names.get(name).and_then(|t| t.holders.get(&client));
-        match lease.is_some_and(|l| l.seq == seq || l.blind) {
+        // So it does where it took the new one for older than that.
+        let newer = |l: &Lease| l.asked && seq.wrapping_sub(l.seq) <= u32::MAX / 2;
+        match lease.is_some_and(|l| l.seq == seq || l.blind || newer(l)) {
             true => self.forget(client, name),
             false => BTreeSet::new(),
         }
@@ -302,7 +329,11 @@ mod tests {
     fn a_change_waits_for_all_others_or_for_the_end_of_their_time() {
         let (mut l, a) = (Leases::default(), name("a"));
         assert_eq!(
-            (l.give(1, &a, NOW), l.give(2, &a, NOW), l.give(3, &a, NOW)),
+            (
+                l.give(1, &a, None, NOW),
+                l.give(2, &a, None, NOW),
+                l.give(3, &a, None, NOW)
+            ),
             (Some(1), Some(2), Some(3))
         );
         assert_eq!(l.keep(9, &a, Some(1), &[], NOW), asking(&[(2, 2), (3, 3)], true));
@@ -311,10 +342,15 @@ mod tests {
             asking(&[], true),
             "it asks once"
         );
-        assert_eq!(l.give(4, &a, NOW), None, "it is being changed");
-        assert!(l.give(1, &a, NOW).is_some(), "by this one");
+        assert_eq!(l.give(4, &a, None, NOW), None, "it is being changed");
+        assert!(l.give(1, &a, Some(9), NOW).is_some(), "by this one");
+        assert_eq!(
+            l.give(1, &a, Some(8), NOW),
+            None,
+            "by another request of the same client"
+        );
         assert_eq!(l.given_back(2, &a, 1), BTreeSet::new());
-        assert_eq!(l.given_back(2, &a, 2), [9].into());
+        assert_eq!(l.given_back(2, &a, 2), BTreeSet::new(), "there is one more");
         assert_eq!(l.keep(9, &a, Some(1), &[], NOW), asking(&[], true));
         let end = NOW + LEASE + MARGIN;
         assert_eq!(l.keep(9, &a, Some(1), &[], end), asking(&[], false));
@@ -326,13 +362,13 @@ mod tests {
     #[test]
     fn an_answer_to_the_last_question_gives_nothing_new_back() {
         let (mut l, a) = (Leases::default(), name("a"));
-        l.give(2, &a, NOW);
+        l.give(2, &a, None, NOW);
         l.keep(9, &a, None, &[], NOW);
         // Who asked is gone.
         l.thaw(9, &a);
-        assert_eq!(l.give(2, &a, NOW), None);
+        assert_eq!(l.give(2, &a, None, NOW), None);
         let later = NOW + LEASE + MARGIN;
-        assert_eq!(l.give(2, &a, later), Some(2));
+        assert_eq!(l.give(2, &a, None, later), Some(2));
         assert_eq!(l.given_back(2, &a, 1), BTreeSet::new());
         assert_eq!(l.keep(10, &a, None, &[], later), asking(&[(2, 2)], true));
     }
@@ -340,7 +376,7 @@ mod tests {
     #[test]
     fn a_lease_is_renewed_while_it_stands() {
         let (mut l, a) = (Leases::default(), name("a"));
-        assert_eq!(l.give(2, &a, NOW), Some(1));
+        assert_eq!(l.give(2, &a, None, NOW), Some(1));
         let later = NOW + LEASE / 2;
         assert_eq!(l.renew(2, &a, 7, later), None);
         assert_eq!(l.renew(2, &a, 1, later), Some(2));
@@ -373,15 +409,15 @@ mod tests {
     fn so_many_are_given_and_no_more() {
         let mut l = Leases::default();
         for n in 0..CLIENT_MAX as u64 {
-            assert!(l.give(1, &(n, Bytes::new()), NOW).is_some());
+            assert!(l.give(1, &(n, Bytes::new()), None, NOW).is_some());
         }
         let one_more: Name = (CLIENT_MAX as u64, Bytes::new());
-        assert_eq!(l.give(1, &one_more, NOW), None);
+        assert_eq!(l.give(1, &one_more, None, NOW), None);
         assert!(
-            l.give(1, &(0, Bytes::new()), NOW).is_some(),
+            l.give(1, &(0, Bytes::new()), None, NOW).is_some(),
             "one of its own begins anew"
         );
-        assert!(l.give(2, &one_more, NOW).is_some());
+        assert!(l.give(2, &one_more, None, NOW).is_some());
         l.end_client(1);
         assert_eq!(l.len(), 1);
     }

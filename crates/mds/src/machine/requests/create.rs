@@ -222,10 +222,10 @@ impl Machine {
         }
         self.open_inode(r, at.inode.ino, flags)?;
         let inode = self.inode(at.inode.ino)?;
-        if r.m.flags & request_flag::WANT_DENTRY != 0
-            && let Some((dir, name)) = inode.links.first().cloned()
-        {
-            return self.named_answer(r, dir, &name, Some(inode.ino));
+        if r.m.flags & request_flag::WANT_DENTRY != 0 && !r.m.path.path.is_empty() {
+            // The name that was asked for: a kernel takes whichever comes for that.
+            let named = self.named(&r.m.path.clone())?;
+            return self.named_answer(r, named.dir.inode.ino, &named.name, Some(inode.ino));
         }
         Ok(self.target(r, &inode))
     }

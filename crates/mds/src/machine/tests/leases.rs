@@ -285,6 +285,24 @@ fn they_can_be_switched_off() {
     assert_ne!(w.clients[&2].caps[&d].issued & cap::FS, 0);
 }
 
+/// A kernel takes the name that comes for the one that it asked for.
+#[test]
+fn an_opening_by_another_name_is_answered_with_that() {
+    let (mut w, d) = world();
+    let f = w.lookup(1, d, "f0").unwrap();
+    let e = w.mkdir(1, ROOT, "e");
+    assert_eq!(w.call(1, op::LINK, (e, "g"), (f, ""), Args::default()).result, 0);
+    let tid = w.ask_flagged(2, request_flag::WANT_DENTRY, op::OPEN, (e, "g"));
+    w.settle();
+    let reply = w.reply(2, tid).unwrap();
+    let dentry = reply.trace.dentry.as_ref().unwrap();
+    assert_eq!(
+        (reply.result, dentry.dir.ino, &dentry.name[..]),
+        (0, e, &b"g"[..])
+    );
+    assert_eq!(reply.trace.target.as_ref().unwrap().ino, f);
+}
+
 /// Its client goes on as if it were done.
 #[test]
 fn what_is_not_waited_for_is_refused() {
