@@ -292,6 +292,10 @@ fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<SPgId, Grou
         let (Some(up), Some(pool)) = (up.get(&pg), state.osdmap.pool(pg.pool)) else {
             continue;
         };
+        // Most groups of a large cluster are elsewhere.
+        if !config.in_sync.contains(&osd) && !up.contains(&osd) {
+            continue;
+        }
         let wanted = pool
             .is_erasure()
             .then(|| cluster::target(&config.acting, up, usize::from(pool.size)));
