@@ -203,7 +203,14 @@ fn release_followers(draft: &mut Draft<'_>) {
     }
 }
 
-/// Only a rank that is served has a journal that grows.
+/// A process names its daemons `NAME`, `NAME.2` and so on: they end together.
+fn process(name: &str) -> &str {
+    let cut = name.rsplit_once('.');
+    cut.filter(|(_, n)| n.parse::<u32>().is_ok())
+        .map_or(name, |(process, _)| process)
+}
+
+/// Only a rank that is served has a journal that grows. Who follows it is of another process than who holds it.
 fn choose_followers(draft: &mut Draft<'_>) {
     for i in 0..draft.map.filesystems.len() {
         let map = &draft.map.filesystems[i].mds_map;
@@ -223,8 +230,17 @@ fn choose_followers(draft: &mut Draft<'_>) {
                 let daemon = state.mds.get(&gid);
                 daemon.is_some_and(|d| d.metadata.contains_key(CAN_FOLLOW))
             };
-            let Some(gid) = first_standby(&draft.map, |gid| booting == Some(gid) || said(gid)) else {
-                return;
+            let holder = draft.map.filesystems[i].mds_map.up.get(&rank);
+            let holder = holder
+                .and_then(|gid| draft.map.info(*gid))
+                .map(|h| process(&h.name));
+            let elsewhere = |gid: u64| {
+                let name = draft.map.standby_daemons.get(&gid).map(|d| process(&d.name));
+                name != holder
+            };
+            let suits = |gid: u64| (booting == Some(gid) || said(gid)) && elsewhere(gid);
+            let Some(gid) = first_standby(&draft.map, suits) else {
+                break;
             };
             let Some(mut info) = draft.map.standby_daemons.remove(&gid) else {
                 return;

@@ -338,6 +338,21 @@ fn a_follower_is_no_standby_of_another_file_system() {
     rig.check("several file systems");
 }
 
+/// It would end with who it follows, and be missed where another rank is free.
+#[test]
+fn a_daemon_of_the_same_process_does_not_follow() {
+    let mut rig = Rig::new();
+    boots(&mut rig, 11, "a");
+    let fscid = makes(&mut rig, "fs");
+    says(&mut rig, 11, MdsState::Active).unwrap();
+    allows(&mut rig, fscid, true);
+    boots(&mut rig, 12, "a.2");
+    assert_eq!(followers(&rig), [[0; 0]]);
+    assert_eq!(shown(&rig), (Some((11, MdsState::Active)), vec![12]));
+    boots(&mut rig, 13, "b.2");
+    assert_eq!(followers(&rig), [[13]]);
+}
+
 /// It would take the rank for its own, and write.
 #[test]
 fn a_daemon_of_an_older_program_follows_nobody() {
