@@ -410,8 +410,8 @@ fn a_floor_is_kept_and_one_that_does_not_help_ends() {
     let mut d = at_the_floor();
     let ceiling = d.shares.ceiling();
     assert!(ceiling.is_some_and(|units| units >= 64.0), "{ceiling:?}");
-    // At the next probe that is known.
-    d.run(11.5, always, |_| DISK * 3);
+    // At the next probe that is known, and more is tried every second.
+    d.run(25.0, always, |_| DISK * 3);
     assert_eq!(d.shares.part(), 1.0);
     let before = d.now;
     while d.shares.next_timer().is_some() {
@@ -479,4 +479,50 @@ fn recovery_and_scrub_have_the_same_share_and_a_floor() {
     assert!((FLOOR..0.3).contains(&part), "{part}");
     qos.limits.shares = d.shares;
     assert!((1..=5).contains(&qos.sixteenths()));
+}
+
+/// A constant seed: operations of 0.2 to 0.4 ms, of which one of 25 takes 2 ms, and the more the more others do: twice as many at a
+/// quarter of what they can.
+fn crowded(seed: &mut u64, part: f64) -> Duration {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    let chance = (*seed >> 11) as f64 / (1_u64 << 53) as f64;
+    match chance < 0.04 * (1.0 + 4.0 * part) {
+        true => MS * 2,
+        false => Duration::from_micros(200 + (chance * 200.0) as u64),
+    }
+}
+
+const SEEDS: [u64; 3] = [88_172_645_463_325_252, 7_777_777_777, 123_456_789_012_345];
+
+#[test]
+fn what_was_too_much_is_not_tried_again_and_again() {
+    let (mut late, mut all) = (0, 0.0);
+    for mut seed in SEEDS {
+        let mut d = Driven::new();
+        d.run(60.0, always, |part| crowded(&mut seed, part));
+        for _ in 0..60 {
+            let (_, mean) = d.run(2.0, always, |part| crowded(&mut seed, part));
+            (late, all) = (late + u32::from(mean > 0.25), all + mean);
+        }
+    }
+    // Others have something, and nearly never as much as doubles what is late.
+    assert!(late <= 6, "{late} of 180 times");
+    assert!((0.05..0.15).contains(&(all / 180.0)), "{}", all / 180.0);
+}
+
+#[test]
+fn what_was_too_much_once_is_given_when_it_is_not_any_more() {
+    for mut seed in SEEDS {
+        let mut d = Driven::new();
+        d.run(60.0, always, |part| crowded(&mut seed, part));
+        assert!(d.shares.part() < 0.3);
+        let mut seconds = 0;
+        while d.shares.part() < 1.0 && seconds < 300 {
+            d.run(1.0, always, |_| crowded(&mut seed, 0.0));
+            seconds += 1;
+        }
+        assert!(seconds <= 90, "{seconds} s");
+    }
 }

@@ -4,7 +4,9 @@
 //! on what is asked for: of every [`PROBE_EVERY`] of the wall clock the others go at their floor for a [`PROBE`], at all OSDs at once
 //! (as far as their clocks agree), since an operation waits for the disks of several. When operations that go ahead take a tenth
 //! longer than then, or more of them are late (`tail`), beyond what chance explains, the others get less, in steps; when they do
-//! not, they get more, until nothing is held. How much is one number for all classes: the part of what the others did when they were free, and of the rates of recovery
+//! not, they get more, until nothing is held, or until they come near to what was too much before ([`ROOM`]): there they stay, and
+//! what is seen meanwhile is taken together. From time to time a little more is tried, ever more seldom while it is too much
+//! again ([`TRY_MIN`]). How much is one number for all classes: the part of what the others did when they were free, and of the rates of recovery
 //! and scrub.
 //!
 //! Invariants: nobody gets less than [`FLOOR`] of what he had; nothing is held a second after the last operation that
@@ -49,6 +51,16 @@ const CAREFUL: u32 = 2;
 const LESS: f64 = 0.7;
 /// Where it is not clear whether it is too much, and something is held already.
 const LESS_UNCLEAR: f64 = 0.9;
+/// Of what was too much the others get so much.
+const ROOM: f64 = 0.75;
+/// After so many windows there they get a quarter more: twice as many after each time that it was too much, half as many after each
+/// time that it was not.
+const TRY_MIN: u32 = 4;
+const TRY_FIRST: u32 = 40;
+const TRY_MAX: u32 = 480;
+const TRY_MORE: f64 = 1.25;
+/// Of so many operations in one place the older ones begin to count for less.
+const KEPT: u64 = 8192;
 /// What the others did is forgotten so slowly, each window.
 const FADES: f64 = 0.98;
 /// Units per second that the others are taken to be able to do at least, so that their floor lets things end.
@@ -99,6 +111,16 @@ impl Sum {
         }
     }
 
+    /// What is older counts for less.
+    fn halved(&self) -> Self {
+        Self {
+            logs: self.logs / 2.0,
+            squares: self.squares / 2.0,
+            count: self.count / 2,
+            tail: self.tail.halved(),
+        }
+    }
+
     fn is_enough(&self) -> bool {
         self.count >= ENOUGH
     }
@@ -129,7 +151,7 @@ impl Sum {
     fn after(mut self, before: Option<Self>) -> Self {
         let like = |b: &Self| !self.is_apart(b) || (self.mean() - b.mean()).abs() <= SLOWER;
         if let Some(before) = before.filter(like) {
-            self.tail = self.tail.plus(&before.tail.halved());
+            self.tail = self.tail.plus(&before.tail.faded());
         }
         self
     }
@@ -172,6 +194,13 @@ pub struct Shares {
     unsure: u32,
     /// Decisions in a row by which the others got more.
     rises: u32,
+    /// The part of the others that was too much; infinite where none is known to be.
+    too_much: f64,
+    /// Windows near to it, and how many there are to be before more is tried.
+    calm: u32,
+    try_after: u32,
+    /// More was tried, and nothing has shown yet.
+    trying: bool,
     probe: Option<Probe>,
     /// In this window of the probe.
     probed: Sum,
@@ -205,6 +234,10 @@ impl Default for Shares {
             working: Sum::default(),
             unsure: 0,
             rises: 0,
+            too_much: f64::INFINITY,
+            calm: 0,
+            try_after: TRY_FIRST,
+            trying: false,
             probe: None,
             probed: Sum::default(),
             sparse: Sum::default(),
@@ -445,7 +478,13 @@ impl Shares {
             false => self.sparse.plus(&probe.last).plus(&window),
         };
         match all.is_enough() {
-            true => (self.usual, self.sparse) = (Some(all.after(self.usual)), Sum::default()),
+            true => {
+                if self.usual.as_ref().is_some_and(|usual| all.exceeds(usual)) {
+                    // He asks for something else, or it is not the others who slow him down: what was too much says little.
+                    self.try_after = TRY_MIN;
+                }
+                (self.usual, self.sparse) = (Some(all.after(self.usual)), Sum::default());
+            }
             false => self.sparse = all,
         }
     }
@@ -453,29 +492,87 @@ impl Shares {
     fn judge(&mut self) {
         let Some(usual) = &self.usual else { return };
         self.unsure += 1;
+        self.calm = self.calm.saturating_add(1);
         let enough = self.working.is_enough();
         let late = self.working.tail.beside(&usual.tail);
-        let slower = self.working.exceeds(usual) || late == Late::More;
+        let surely = self.working.exceeds(usual) || late == Late::Surely;
+        let slower = surely || late == Late::More && self.is_new() && self.open < 1.0;
         let same = enough && late == Late::Same && self.working.mean() - usual.mean() <= SLOWER;
         // Between more and as many, or by chance.
-        let unclear = late == Late::Unclear && self.working.tail.is_enough() && usual.tail.is_enough();
+        let unclear = matches!(late, Late::Unclear | Late::More)
+            && self.working.tail.is_enough()
+            && usual.tail.is_enough();
         if !slower && !same && self.unsure < UNSURE {
             return;
         }
         if slower {
-            (self.open, self.rises) = ((self.open * LESS).max(FLOOR), 0);
+            self.was_too_much(surely);
         } else if unclear {
-            let less = (self.open * LESS_UNCLEAR).max(FLOOR);
-            (self.open, self.rises) = (if self.open < 1.0 { less } else { 1.0 }, 0);
+            // Where nothing was too much before it is waited for more to be seen.
+            if self.is_new() {
+                self.less(LESS_UNCLEAR);
+            }
         } else {
-            let least = if enough { MORE_MIN } else { MORE_UNSURE };
-            let times = 1 + self.rises.saturating_sub(CAREFUL);
-            self.open = (self.open + (self.open * MORE * f64::from(times)).max(least)).min(1.0);
-            self.rises = self.rises.saturating_add(1);
+            self.more(enough);
         }
         self.unsure = 0;
-        if slower || enough {
+        if !self.is_new() && !slower {
+            if self.working.count >= KEPT {
+                self.working = self.working.halved();
+            }
+        } else if slower || enough {
             self.working = Sum::default();
+        }
+    }
+
+    /// It is not where the others stay because more was too much.
+    fn is_new(&self) -> bool {
+        self.open >= 1.0 || self.open < self.near()
+    }
+
+    /// What the others may have without coming near to what was too much.
+    fn near(&self) -> f64 {
+        (self.too_much * ROOM).clamp(FLOOR, 1.0)
+    }
+
+    fn was_too_much(&mut self, surely: bool) {
+        if surely {
+            if self.trying {
+                self.try_after = (self.try_after * 2).min(TRY_MAX);
+            }
+            (self.too_much, self.trying) = (self.open.max(FLOOR / ROOM), false);
+        }
+        self.less(LESS);
+    }
+
+    fn less(&mut self, less: f64) {
+        let part = if self.open < 1.0 || less <= LESS {
+            self.open * less
+        } else {
+            1.0
+        };
+        (self.open, self.rises, self.calm) = (part.max(FLOOR), 0, 0);
+    }
+
+    fn more(&mut self, enough: bool) {
+        if !enough {
+            // Nothing shows that it would be.
+            self.too_much = f64::INFINITY;
+        }
+        let near = self.near();
+        if self.open < near {
+            let least = if enough { MORE_MIN } else { MORE_UNSURE };
+            let times = 1 + self.rises.saturating_sub(CAREFUL);
+            self.open = (self.open + (self.open * MORE * f64::from(times)).max(least)).min(near);
+            (self.rises, self.calm) = (self.rises.saturating_add(1), 0);
+        } else if self.open >= 1.0 {
+            (self.too_much, self.try_after, self.trying) = (f64::INFINITY, TRY_FIRST, false);
+        } else if self.calm >= self.try_after {
+            if self.trying {
+                self.try_after = (self.try_after / 2).max(TRY_MIN);
+            }
+            (self.too_much, self.trying, self.calm) = (self.too_much * TRY_MORE, true, 0);
+            (self.open, self.working) = (self.near(), Sum::default());
         }
     }
 }

@@ -15,11 +15,13 @@ const LATE_OF: u64 = 20;
 /// Operations from which the part of those that are late says something.
 const ENOUGH: u64 = 400;
 /// So many times as many are late: too many, or no more than there should be.
-const WORSE: f64 = 1.3;
+const WORSE: f64 = 1.15;
 const SAME: f64 = 1.1;
 /// Standard errors within which a difference may be chance. Fewer than for means: what is decided wrongly here costs others a third
 /// for a second.
 const CHANCE: f64 = 2.0;
+/// And what is hardly chance.
+const SURE: f64 = 3.5;
 
 /// How many operations took how long.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +31,8 @@ pub struct Tail {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Late {
+    Surely,
+    /// As one of forty times by chance.
     More,
     Same,
     /// Too few operations, or between the two.
@@ -62,6 +66,13 @@ impl Tail {
         let mut half = *self;
         half.counts.iter_mut().for_each(|c| *c /= 2);
         half
+    }
+
+    /// The same, more slowly.
+    pub fn faded(&self) -> Self {
+        let mut less = *self;
+        less.counts.iter_mut().for_each(|c| *c -= c.div_ceil(8));
+        less
     }
 
     pub fn count(&self) -> u64 {
@@ -100,6 +111,7 @@ impl Tail {
         let (is, was) = (part(self.from(from), n), part(alone.from(from), of));
         let error = (was.max(is) * (1.0 / n as f64 + 1.0 / of as f64)).sqrt();
         match is / was {
+            ratio if ratio > WORSE && is - was > SURE * error => Late::Surely,
             ratio if ratio > WORSE && is - was > CHANCE * error => Late::More,
             ratio if ratio <= SAME => Late::Same,
             _ => Late::Unclear,
@@ -129,7 +141,8 @@ mod tests {
     fn twice_as_many_late_ones_are_more_and_as_many_are_not() {
         let alone = tail(2000, 25, MS);
         assert_eq!(alone.beside(&alone), Late::Same);
-        assert_eq!(tail(2000, 12, MS).beside(&alone), Late::More);
+        assert_eq!(tail(2000, 12, MS).beside(&alone), Late::Surely);
+        assert_eq!(tail(2000, 16, MS).beside(&alone), Late::More);
         assert_eq!(tail(2000, 22, MS).beside(&alone), Late::Unclear);
         // Fewer are no reason to hold anybody.
         assert_eq!(tail(2000, 100, MS).beside(&alone), Late::Same);
@@ -147,7 +160,7 @@ mod tests {
     fn operations_that_all_take_the_same_are_late_beyond_a_tenth() {
         let same = |us| tail(1000, 1, Duration::from_micros(us));
         assert_eq!(same(500).beside(&same(500)), Late::Same);
-        assert_eq!(same(700).beside(&same(500)), Late::More);
+        assert_eq!(same(700).beside(&same(500)), Late::Surely);
     }
 
     #[test]
@@ -155,9 +168,10 @@ mod tests {
         let mut alone = tail(1000, 1, Duration::ZERO);
         assert_eq!((alone.count(), alone.beside(&alone)), (1000, Late::Same));
         let slow = tail(1000, 1, Duration::from_secs(100));
-        assert_eq!(slow.beside(&alone), Late::More);
+        assert_eq!(slow.beside(&alone), Late::Surely);
         assert_eq!(slow.beside(&slow), Late::Same);
         alone = alone.plus(&alone).halved();
         assert_eq!(alone.count(), 1000);
+        assert_eq!(alone.faded().count(), 875);
     }
 }
