@@ -113,7 +113,22 @@ def oid():
     return unique('object')
 
 
+# Files that take longest, longest first: they begin first, so that none of them runs on alone when all else is done. What is missing here
+# costs time and no more; `dev/test` ends with the longest tests.
+LONGEST = (
+    'cluster/test_hosts.py', 'cluster/test_faults.py', 'replication/test_merge.py', 'backup/test_backup.py', 'replication/test_scrub.py',
+    'replication/test_flags.py', 'hostile/test_bounds.py', 'replication/test_copies.py', 'replication/test_evening.py',
+    'rbd/test_tasks.py', 'rbd/test_migration_tasks.py', 'files/test_posix.py', 'conformance/test_replay.py', 'cluster/test_cut_off.py',
+    'upstream/test_ceph_test.py', 'qemu/test_migration.py')
+
+
+def how_soon(item):
+    file = '/'.join(item.path.parts[-2:])
+    return LONGEST.index(file) if file in LONGEST else len(LONGEST)
+
+
 def pytest_collection_modifyitems(items):
+    items.sort(key=how_soon)
     ext = external()
     for item in items:
         if item.get_closest_marker('long') and not os.environ.get('SKEP_TEST_LONG'):

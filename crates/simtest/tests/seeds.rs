@@ -7,6 +7,7 @@
 
 use simtest::sabotage;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// One test at a time: each uses all processors.
@@ -123,22 +124,37 @@ fn seeds_that_were_wrong_once() {
     }
 }
 
+/// What is told of the first seed that notices a broken rule. The one that noticed last comes alone: most often no other is needed.
+fn notices(name: &str, first: u64, seeds: u64, seen_as: &str) -> Option<String> {
+    [(first, 1), (first + 1, seeds - 1)]
+        .into_iter()
+        .find_map(|(from, count)| {
+            let (from, count) = (from.to_string(), count.to_string());
+            let out = simtest(&["run", &from, &count, "--broken", name, "--until", seen_as]);
+            Some(text(&out)).filter(|told| told.contains(seen_as))
+        })
+}
+
 #[test]
 fn a_sample_of_broken_rules_is_noticed() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    for (name, first, seeds, seen_as) in sabotage::SAMPLE {
-        let out = simtest(&[
-            "run",
-            &first.to_string(),
-            &seeds.to_string(),
-            "--broken",
-            name,
-            "--until",
-            seen_as,
-        ]);
-        let told = text(&out);
-        assert!(told.contains(seen_as), "{name} goes unnoticed: {told}");
-        let lines: Vec<&str> = told.lines().take(3).collect();
-        println!("{name}: {}", lines.join("\n  "));
-    }
+    let next = AtomicUsize::new(0);
+    let in_turn = || {
+        while let Some((name, first, seeds, seen_as)) =
+            sabotage::SAMPLE.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            let told = notices(name, *first, *seeds, seen_as);
+            let told = told.unwrap_or_else(|| panic!("{name} goes unnoticed"));
+            let lines: Vec<&str> = told.lines().take(3).collect();
+            println!("{name}: {}", lines.join("\n  "));
+        }
+    };
+    // One rule on each processor.
+    std::thread::scope(|s| {
+        let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let workers: Vec<_> = (0..workers).map(|_| s.spawn(in_turn)).collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
 }

@@ -3,6 +3,7 @@
 A note is written only after the answer, so the check is one-sided as it must be: what is noted must be there; what was
 in flight may be either old or new, never a mix.
 """
+import os
 import pathlib
 import subprocess
 
@@ -30,7 +31,12 @@ while True:
         out.write('%d %d %.3f\n' % (slot, old[1], time.monotonic())); out.flush()
     data = (b'%010d' % version) * (SIZES[version % len(SIZES)] // 10)
     flight[slot] = (io.aio_write_full('slot-%d' % slot, data), version)
+    if version % 40 == 0:
+        time.sleep(float(sys.argv[5]))
 '''
+# Between rounds of all objects, which are under way together. Without end and without a pause the writer and its server take what processor
+# there is for as long as the test waits for something else: only `dev/test --all` does that.
+PAUSE_S = 0 if os.environ.get('SKEP_TEST_LONG') else 0.15
 SIZES = [100, 4096, 4096, 9000, 65536, 300000]
 
 
@@ -44,7 +50,7 @@ def start_writer(skep, pool, tmp_path, version=0):
     script.write_text(WRITER)
     lib = str(pathlib.Path(__file__).parent.parent)
     with open(notes, 'ab') as f:
-        proc = skep.popen('/usr/bin/python3', '-u', script, lib, skep.conf, pool, version, stdin=subprocess.DEVNULL, stdout=f,
+        proc = skep.popen('/usr/bin/python3', '-u', script, lib, skep.conf, pool, version, PAUSE_S, stdin=subprocess.DEVNULL, stdout=f,
                           stderr=open(tmp_path / 'errors', 'ab'))
     return proc, notes
 
