@@ -338,6 +338,7 @@ mod tests {
         pool.append(3);
         followed.begins(1);
         assert!(followed.heard(pool.read(followed.want()).as_ref()).unwrap());
+        assert!(!followed.heard(None).unwrap());
         let garbage = Bytes::from_static(&[7; 40]);
         assert!(followed.heard(Some(&garbage)).is_err());
         assert!(followed.doubt(), "it held something");
