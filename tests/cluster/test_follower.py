@@ -1,6 +1,8 @@
 """A standby follows the journal of the server (`allow_standby_replay`). The one that serves is killed while a mount writes; the follower
 takes the rank over, and everything that was acknowledged is there."""
 import os
+import re
+import time
 
 import pytest
 
@@ -12,6 +14,7 @@ from skeptest.work import Work
 
 pytestmark = pytest.mark.own
 OPTIONS = ['--osd-memory', '128M', '--osd-size', '640M']
+LOOKS_S = 1                                        # a follower reads on so often
 
 
 class OnClient(Cluster):
@@ -31,6 +34,10 @@ def in_state(host, state):
     return next((i for i in info if i['state'] == state), None)
 
 
+def standbys(host):
+    return {s['gid']: s['name'] for s in host.ceph_json('fs', 'dump')['standbys']}
+
+
 def test_the_follower_takes_over(hosts, tmp_path):
     pair = hosts(2)
     pair.start_etcd(apart=True)
@@ -39,13 +46,19 @@ def test_the_follower_takes_over(hosts, tmp_path):
     make_volume(pair[0], 'fs')
     wait_until(lambda: pair[0].ceph_json('-s')['fsmap']['up:standby'] == 1, what='a standby')
 
+    # One that was failed comes back by itself, as another.
+    (gid, name), = standbys(pair[0]).items()
+    pair[0].ceph('mds', 'fail', str(gid))
+    wait_until(lambda: list(standbys(pair[0]).values()) == [name], 60, 0.2, 'the failed standby, begun anew')
+    assert gid not in standbys(pair[0])
+
     # On, off, on: without the knob it is a plain standby again.
     pair[0].ceph('fs', 'set', 'fs', 'allow_standby_replay', 'true')
     follower = wait_until(lambda: in_state(pair[0], 'up:standby-replay'), 60, 0.2, 'a follower')
     pair[0].ceph('fs', 'set', 'fs', 'allow_standby_replay', 'false')
     assert in_state(pair[0], 'up:standby-replay') is None
-    names = lambda: [s['name'] for s in pair[0].ceph_json('fs', 'dump')['standbys'] if s['gid'] != follower['gid']]
-    wait_until(lambda: names() == [follower['name']], 60, 0.2, 'the follower of before to wait, begun anew')
+    assert follower['gid'] not in standbys(pair[0])
+    wait_until(lambda: list(standbys(pair[0]).values()) == [follower['name']], 60, 0.2, 'the follower of before to wait, begun anew')
     pair[0].ceph('fs', 'set', 'fs', 'allow_standby_replay', 'true')
     follower = wait_until(lambda: in_state(pair[0], 'up:standby-replay'), 60, 0.2, 'a follower again')
 
@@ -59,6 +72,12 @@ def test_the_follower_takes_over(hosts, tmp_path):
     assert 'MDS_INSUFFICIENT_STANDBY' not in other.ceph_json('health')['checks']
 
     with mounted(OnClient(pair), tmp_path / 'mount', fs='fs') as mount:
+        # Some segments of the journal, of files that stay in it; the last one is read again by whoever takes over.
+        for i in range(150):
+            path = mount / ('large%d' % i)
+            path.touch()
+            os.setxattr(path, 'user.of-some-size', os.urandom(8192).hex().encode())
+        time.sleep(3 * LOOKS_S)
         def step(i):
             with open(mount / ('f%d' % i), 'xb') as f:
                 f.write(b'%d' % i * 100)
@@ -77,6 +96,8 @@ def test_the_follower_takes_over(hosts, tmp_path):
             work.end()
         for i in range(work.done):
             assert (mount / ('g%d' % i)).read_bytes() == b'%d' % i * 100
+    read = re.findall(r'mds\.%s: rank 0 of \'fs\': .* (\d+) bytes of them before' % other.name, other.log.read_text())
+    assert read and int(read[-1]) > 1 << 20, 'what it had followed: %s' % read
     assert first['addrs']['addrvec'][0]['addr'] in other.ceph('osd', 'blocklist', 'ls').out
     assert in_state(other, 'up:standby-replay') is None
     victim.start(60)

@@ -21,6 +21,7 @@ pub const VERSION: u32 = 1;
 pub const FEATURES: &[(u32, &str)] = &[
     (Feature::Merges as u32, "placement groups were merged"),
     (Feature::Shards as u32, "there are pools of shards"),
+    (Feature::Followers as u32, "standbys may follow metadata servers"),
 ];
 
 /// What a program must know of once it is in use, by the bit's place.
@@ -30,6 +31,8 @@ pub enum Feature {
     /// Erasure-coded pools: who leads one of their groups, and which OSD has which shard, is kept by rules that older programs
     /// do not know.
     Shards = 1,
+    /// `allow_standby_replay` of a file system: older programs take a follower for who holds its rank. Gone when no file system has it.
+    Followers = 2,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +52,14 @@ impl Format {
     pub fn with(self, feature: Feature) -> Self {
         Self {
             features: self.features | 1 << feature as u32,
+            ..self
+        }
+    }
+
+    /// The same without it: nothing of it is left.
+    pub fn without(self, feature: Feature) -> Self {
+        Self {
+            features: self.features & !(1 << feature as u32),
             ..self
         }
     }

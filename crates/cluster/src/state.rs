@@ -23,7 +23,7 @@ use denc::{Decode, Encode, Reader, Writer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use types::clusterlog::{LogEntry, LogLevel};
-use types::fsmap::FsMap;
+use types::fsmap::{Filesystem, FsMap, mds_flag};
 use types::mgrmap::MgrMap;
 use types::monmap::MonMap;
 use types::osdmap::{Incremental, OsdMap};
@@ -271,6 +271,7 @@ impl ClusterState {
         if !diff.is_empty() {
             next.log_config(diff, now, &mut ops);
         }
+        next.note_followers(&mut ops);
         // Config changes that name a key twice leave the last one.
         let mut seen = std::collections::BTreeSet::new();
         let mut kept: Vec<Write> = Vec::with_capacity(ops.len());
@@ -285,12 +286,25 @@ impl ClusterState {
 
     /// From now on only programs that know of it read this state.
     fn note_feature(&mut self, feature: Feature, ops: &mut Vec<Write>) {
-        let now = self.format.unwrap_or(Format::CURRENT);
-        let with = now.with(feature);
-        if with != now {
-            ops.push(Write::put(keys::FORMAT, with.to_bytes()));
-            self.format = Some(with);
+        self.note_format(self.format.unwrap_or(Format::CURRENT).with(feature), ops);
+    }
+
+    fn note_format(&mut self, format: Format, ops: &mut Vec<Write>) {
+        if self.format != Some(format) {
+            ops.push(Write::put(keys::FORMAT, format.to_bytes()));
+            self.format = Some(format);
         }
+    }
+
+    /// Followers are there only where a file system allows them, and go with the change that takes that back.
+    fn note_followers(&mut self, ops: &mut Vec<Write>) {
+        let allows = |fs: &Filesystem| fs.mds_map.flags & mds_flag::ALLOW_STANDBY_REPLAY != 0;
+        let now = self.format.unwrap_or(Format::CURRENT);
+        let format = match self.fsmap.filesystems.iter().any(allows) {
+            true => now.with(Feature::Followers),
+            false => now.without(Feature::Followers),
+        };
+        self.note_format(format, ops);
     }
 
     fn apply_map(

@@ -4,12 +4,14 @@
 //! once nobody can append to it: who wrote it is fenced.
 //!
 //! Invariants: what is held is what the first bytes of consecutive segments say, the first of them the journal's first; objects of the journal are
-//! only appended to, so that stays true. Who goes on from it in a still journal has what one has who reads all of it.
+//! only appended to, so that stays true, but for the end of the last one: an append that nobody was told of may be undone. Who goes on from it in a
+//! still journal reads the last segment again, and has what one has who reads all of it.
 //!
 //! Not here: reads (`keeper`), when (`serve`); rows, which are read from the pool when they are wanted, by the server that begins.
 
 use crate::journal::{self, Replayed};
 use crate::machine::Start;
+use crate::row::Row;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -23,13 +25,27 @@ pub struct Want {
 #[derive(Debug, Default)]
 struct Held {
     bytes: u64,
+    memory: u64,
     all: Replayed,
+}
+
+/// Of a change besides its row.
+const CHANGE_BYTES: usize = 120;
+
+/// About how much memory transactions take: what was read stays, too, since names and attributes are parts of it.
+fn memory(bytes: &Bytes, all: &Replayed) -> u64 {
+    let row = |change: &journal::Change| change.1.as_ref().map_or(0, Row::cost);
+    let changes = all.iter().flat_map(|(_, changes)| changes);
+    let decoded: usize = changes.map(|c| CHANGE_BYTES + row(c)).sum();
+    (bytes.len() + decoded) as u64
 }
 
 impl Held {
     fn add(&mut self, bytes: &Bytes) -> denc::Result<()> {
-        self.all.extend(journal::parse(bytes)?);
+        let all = journal::parse(bytes)?;
         self.bytes += bytes.len() as u64;
+        self.memory += memory(bytes, &all);
+        self.all.extend(all);
         Ok(())
     }
 }
@@ -43,6 +59,8 @@ pub struct Followed {
     /// The segment behind the last one, while that is read to its end once more: something may have come before this one was begun.
     ahead: Option<Bytes>,
     still: bool,
+    /// What did not make sense was read once more from the beginning since the last end.
+    doubted: bool,
 }
 
 impl Followed {
@@ -57,8 +75,9 @@ impl Followed {
         }
     }
 
-    /// Nobody writes any more: once more to the end, and no segment twice.
+    /// Nobody writes any more: the last segment once more, since the end of it may have been undone, then to the end, and no segment twice.
     pub fn is_still(&mut self) {
+        self.segments.pop_last();
         self.still = true;
         self.at_end = false;
         self.ahead = None;
@@ -68,6 +87,19 @@ impl Followed {
         self.segments.clear();
         self.at_end = false;
         self.ahead = None;
+    }
+
+    /// The journal does not make sense. True: that may be due to what was held, so all of it is read again; once until there was an end.
+    pub fn doubt(&mut self) -> bool {
+        let again = !self.doubted && self.segments.values().any(|s| s.bytes > 0);
+        self.doubted = true;
+        self.forget();
+        again
+    }
+
+    /// About how much memory it takes.
+    pub fn memory(&self) -> u64 {
+        self.segments.values().map(|s| s.memory).sum()
     }
 
     /// Bytes of the journal that are held.
@@ -107,6 +139,8 @@ impl Followed {
             if behind {
                 // It was trimmed meanwhile.
                 self.forget();
+            } else {
+                self.doubted = false;
             }
             self.at_end = false;
             return Ok(behind);
@@ -146,7 +180,7 @@ impl Followed {
 mod tests {
     use super::*;
     use crate::journal::Batch;
-    use crate::row::{Dentry, Key, Row};
+    use crate::row::{Dentry, Inode, Key};
 
     /// A journal in a pool, with who writes it.
     struct Pool {
@@ -279,6 +313,63 @@ mod tests {
         while followed.heard(pool.read(followed.want()).as_ref()).unwrap() {}
         assert_eq!(followed.segments.values().map(|s| s.all.len()).sum::<usize>(), 3);
         check(&pool, followed);
+    }
+
+    /// Nobody was told of the last append, and its OSD died: another was made in its place.
+    #[test]
+    fn an_append_that_was_undone_is_not_begun_with() {
+        let (mut pool, mut followed) = (Pool::new(0), Followed::default());
+        pool.append(1);
+        pool.last = 2;
+        pool.append(1);
+        let (before, next_tx) = (pool.objects.clone(), pool.next_tx);
+        pool.append(2);
+        followed.begins(1);
+        while followed.heard(pool.read(followed.want()).as_ref()).unwrap() {}
+        assert_eq!(followed.segments(), 2);
+        (pool.objects, pool.next_tx) = (before, next_tx);
+        pool.append(3);
+        check(&pool, followed);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_read_once_more_before_it_is_called_damaged() {
+        let (mut pool, mut followed) = (Pool::new(0), Followed::default());
+        pool.append(3);
+        followed.begins(1);
+        assert!(followed.heard(pool.read(followed.want()).as_ref()).unwrap());
+        assert!(!followed.heard(None).unwrap());
+        let garbage = Bytes::from_static(&[7; 40]);
+        assert!(followed.heard(Some(&garbage)).is_err());
+        assert!(followed.doubt(), "it held something");
+        let first = Want {
+            segment: 1,
+            offset: 0,
+        };
+        assert_eq!((followed.bytes(), followed.want()), (0, first));
+        assert!(followed.heard(Some(&garbage)).is_err());
+        assert!(!followed.doubt(), "it held nothing");
+        while followed.heard(pool.read(followed.want()).as_ref()).unwrap() {}
+        // It made sense since then.
+        assert!(followed.doubt());
+        followed.heard(pool.read(followed.want()).as_ref()).unwrap();
+        assert!(!followed.doubt(), "once until there was an end");
+    }
+
+    #[test]
+    fn what_is_held_counts_as_what_it_takes_in_memory() {
+        let mut batch = Batch::default();
+        for n in 1..=1000 {
+            batch.add(n, &[(Key::inode(n), Some(Row::Inode(Inode::default().into())))]);
+        }
+        let bytes = batch.take().0;
+        let mut followed = Followed::default();
+        followed.begins(1);
+        followed.heard(Some(&bytes)).unwrap();
+        assert_eq!(followed.bytes(), bytes.len() as u64);
+        assert!(followed.memory() > followed.bytes() + 1000 * std::mem::size_of::<Inode>() as u64);
+        followed.begins(2);
+        assert_eq!(followed.memory(), 0);
     }
 
     #[test]

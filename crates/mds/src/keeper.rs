@@ -10,6 +10,7 @@ use crate::backtrace;
 use crate::follow::{Followed, Want};
 use crate::journal::{self, Head};
 use crate::machine::{Event, PageRead, Read, Start, Trace, Write};
+use crate::membership::Lost;
 use crate::place::{self, Fragment};
 use crate::row::{self, Job, Key, Row, job};
 use bytes::Bytes;
@@ -74,9 +75,10 @@ impl Keeper {
         loop {
             match work().await {
                 Ok(done) => return Ok(done),
-                Err(e) if matches!(e, client::Error::Closed) || e.errno() == Errno::EBLOCKLISTED => {
-                    return Err(e.into());
+                Err(e) if e.errno() == Errno::EBLOCKLISTED => {
+                    return Err(Lost(format!("its RADOS client is fenced ({what}: {e})")).into());
                 }
+                Err(e) if matches!(e, client::Error::Closed) => return Err(e.into()),
                 Err(e) => {
                     tracing::warn!("{what}: {e}; trying again");
                     task::sleep(pause).await;
@@ -97,7 +99,7 @@ impl Keeper {
     // The start
 
     /// What is there. Only of a `fresh` file system nothing may be: one that was served before has lost its metadata pool's objects, and
-    /// a new root over what is left of it would be the end of the rest. Nobody else writes any more; `followed` is what was read before that.
+    /// a new root over what is left of it would be the end of the rest. Nobody else writes any more; `followed` is what was read before that, and [`Followed::is_still`].
     pub async fn begin(&self, fresh: bool, followed: Followed) -> Result<Start, Error> {
         let head = self.head().await?;
         let start = self.start(head.map(|(head, _)| head), followed).await?;
@@ -142,7 +144,6 @@ impl Keeper {
         }
         let mut said = std::time::Duration::ZERO;
         let clock = self.client.platform().clock.clone();
-        followed.is_still();
         followed.begins(start.next_segment);
         while self.read_on(&mut followed).await? {
             let now = clock.monotonic();
@@ -155,11 +156,11 @@ impl Keeper {
         Ok(start)
     }
 
-    /// What another server has written since the last call, up to so many bytes that are held. Nothing is written.
-    pub async fn follow(&self, followed: &mut Followed, bytes_max: u64) -> Result<(), Error> {
+    /// What another server has written since the last call, until what is held takes so much memory. Nothing is written.
+    pub async fn follow(&self, followed: &mut Followed, memory_max: u64) -> Result<(), Error> {
         let head = self.head().await?;
         followed.begins(head.map_or(1, |(head, _)| head.first_segment));
-        while followed.bytes() < bytes_max && self.read_on(followed).await? {}
+        while followed.memory() < memory_max && self.read_on(followed).await? {}
         Ok(())
     }
 
@@ -168,7 +169,13 @@ impl Keeper {
         let Want { segment, offset } = followed.want();
         let name = journal::segment(segment);
         let bytes = self.object(&name, offset).await?;
-        followed.heard(bytes.as_ref()).map_err(|e| self.damaged(&name, e))
+        match followed.heard(bytes.as_ref()) {
+            Err(e) if followed.doubt() => {
+                tracing::warn!("{name}: {e}; the journal is read once more");
+                Ok(true)
+            }
+            heard => heard.map_err(|e| self.damaged(&name, e)),
+        }
     }
 
     /// True: it is to be written anew.

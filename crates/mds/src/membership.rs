@@ -76,7 +76,8 @@ pub trait Membership {
     /// Becomes a standby, known by this from now on.
     fn boot(&self, presence: Presence) -> impl Future<Output = Result<(), Lost>>;
 
-    /// None: standby. Changes with the map; another rank or incarnation than before means that the daemon has to begin anew.
+    /// None: standby. Changes with the map; another rank or incarnation than before means that the daemon has to begin anew. Closed: the map does
+    /// not know it any more.
     fn file_system(&self) -> watch::Receiver<Option<Assigned>>;
 
     /// Durable in the cluster's state, and published, before it returns.

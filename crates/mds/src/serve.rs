@@ -30,7 +30,7 @@ const TURN_MAX: usize = 256;
 const TICK: Duration = Duration::from_millis(250);
 /// How often who follows a rank looks for what is new in its journal.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
-/// Of the cache's bytes, one in so many for the journal that is followed: what was read takes more in memory than in the pool.
+/// Of the cache's bytes, one in so many for the journal that is followed.
 const FOLLOWED_SHARE: u64 = 4;
 /// What is under way may take so long when the daemon is stopped.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -95,12 +95,12 @@ async fn standby<M: Membership + 'static>(
     let mut places = membership.file_system();
     let Some((place, followed)) = wait_for_rank(c, rados, &**membership, &mut places, &mut stop).await?
     else {
-        return Ok(());
+        return leave(c, &**membership).await;
     };
     let starting = begin(c, rados, &place, followed);
     let (keeper, machine) = tokio::select! {
         biased;
-        _ = stop.wait_for(|s| *s) => return Ok(()),
+        _ = stop.wait_for(|s| *s) => return leave(c, &**membership).await,
         started = alive(&**membership, starting) => match started {
             Err(e @ Error::Damaged { .. }) => {
                 // Nobody is given the rank before somebody has looked.
@@ -136,6 +136,13 @@ async fn standby<M: Membership + 'static>(
         membership.report(MdsState::Damaged).await?;
     }
     served
+}
+
+/// It is to stop, and has nothing to end before: others need not wait for the end of its lease.
+async fn leave<M: Membership>(c: &Config, membership: &M) -> Result<(), Error> {
+    membership.leave().await;
+    tracing::info!("mds.{}: stopped", c.name);
+    Ok(())
 }
 
 /// Until it is given a rank; what it has read of that rank's journal while it followed it goes with it. None: it is to stop.
@@ -174,10 +181,14 @@ async fn wait_for_rank<M: Membership>(
         tokio::select! {
             biased;
             _ = stop.wait_for(|s| *s) => return Ok(None),
-            changed = places.changed() => changed.map_err(|_| Lost("the cluster's state has ended".into()))?,
+            changed = places.changed() => changed.map_err(|_| unknown())?,
             done = alive(membership, follow(c, rados, leader, &mut followed)) => done?,
         }
     }
+}
+
+fn unknown() -> Lost {
+    Lost("the map does not know it any more".into())
 }
 
 /// Goes on with something while saying that we live.
@@ -204,9 +215,9 @@ async fn follow(
         return std::future::pending().await;
     };
     let keeper = Keeper::new(rados.clone(), leader.metadata_pool);
-    let bytes_max = c.cache_bytes as u64 / FOLLOWED_SHARE;
+    let memory_max = c.cache_bytes as u64 / FOLLOWED_SHARE;
     loop {
-        match keeper.follow(followed, bytes_max).await {
+        match keeper.follow(followed, memory_max).await {
             Err(e @ Error::Damaged { .. }) => {
                 tracing::warn!("mds.{}: {e}; it follows no more", c.name);
                 *followed = Followed::default();
@@ -223,7 +234,7 @@ async fn begin(
     c: &Config,
     rados: &Client,
     place: &Assigned,
-    followed: Followed,
+    mut followed: Followed,
 ) -> Result<(Keeper, Machine), Error> {
     while rados.map()?.epoch < place.osd_epoch {
         if rados.latest_map().await?.epoch < place.osd_epoch {
@@ -232,6 +243,7 @@ async fn begin(
     }
     let keeper = Keeper::new(rados.clone(), place.metadata_pool);
     let began = c.clock.monotonic();
+    followed.is_still();
     let known = followed.bytes();
     let start = keeper.begin(place.fresh, followed).await?;
     let took = c.clock.monotonic().saturating_sub(began);
@@ -347,7 +359,7 @@ impl<M: Membership + 'static> Shell<M> {
                     }
                 }
                 changed = places.changed() => {
-                    changed.map_err(|_| Lost("the cluster's state has ended".into()))?;
+                    changed.map_err(|_| unknown())?;
                     let now = places.borrow_and_update().clone();
                     self.moved(&mut machine, &place, now)?;
                 }

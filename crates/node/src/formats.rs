@@ -161,6 +161,7 @@ pub fn bits() -> Vec<Bit> {
         let set_by = match place {
             0 => "`ceph osd pool set POOL pg_num` (or the autoscaler) that makes it smaller, with the first merge",
             1 => "`ceph osd pool create POOL ... erasure`, with the first such pool",
+            2 => "`ceph fs set NAME allow_standby_replay true`, until it is `false` for all",
             _ => "",
         };
         let before = STATE_BITS_BEFORE >> place & 1 == 1;

@@ -336,11 +336,16 @@ fn assigned(state: &ClusterState, gid: u64) -> Option<Assigned> {
         .find(|fs| fs.mds_map.mds_info.contains_key(&gid))?;
     let map = &fs.mds_map;
     let info = map.mds_info.get(&gid)?;
+    let follows = info.state == MdsState::StandbyReplay;
+    if !follows && map.up.get(&info.rank) != Some(&gid) {
+        // Whatever it is there for, the rank is not its own.
+        return None;
+    }
     Some(Assigned {
         fscid: fs.fscid,
         name: map.fs_name.clone(),
         rank: info.rank,
-        follows: info.state == MdsState::StandbyReplay,
+        follows,
         incarnation: info.incarnation,
         metadata_pool: map.metadata_pool,
         data_pools: map.data_pools.clone(),
@@ -387,14 +392,21 @@ impl Membership for Place {
         let first = assigned(&states.borrow_and_update(), gid);
         let (tell, told) = watch::channel(first);
         task::spawn_local(async move {
-            while states.changed().await.is_ok() {
-                let now = assigned(&states.borrow_and_update(), gid);
+            loop {
+                let (known, now) = {
+                    let state = states.borrow_and_update();
+                    (state.fsmap.info(gid).is_some(), assigned(&state, gid))
+                };
+                if !known {
+                    // It was failed, or another took its name: it hears that by the end of this.
+                    return;
+                }
                 let changed = tell.send_if_modified(|was| {
                     let changed = *was != now;
                     *was = now;
                     changed
                 });
-                if changed && tell.is_closed() {
+                if changed && tell.is_closed() || states.changed().await.is_err() {
                     return;
                 }
             }

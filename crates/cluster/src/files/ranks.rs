@@ -174,9 +174,9 @@ fn first_standby(map: &FsMap, suits: impl Fn(u64) -> bool) -> Option<u64> {
         .map(|(gid, _)| *gid)
 }
 
-/// Who follows a rank that nobody holds any more, and did not get it, or one that shall not be followed, is a standby again.
+/// Who follows a rank that nobody holds any more, and did not get it, or one that shall not be followed, begins anew as a standby, by another gid: what it
+/// has read is of no use, and until it has let go of that it could not take a rank.
 fn release_followers(draft: &mut Draft<'_>) {
-    let epoch = draft.state.fsmap.epoch + 1;
     for i in 0..draft.map.filesystems.len() {
         let map = &draft.map.filesystems[i].mds_map;
         let allowed = map.flags & mds_flag::ALLOW_STANDBY_REPLAY != 0;
@@ -186,19 +186,7 @@ fn release_followers(draft: &mut Draft<'_>) {
             .map(|f| f.gid)
             .collect();
         for gid in gone {
-            let Some(mut info) = draft.map.filesystems[i].mds_map.mds_info.remove(&gid) else {
-                continue;
-            };
-            (info.rank, info.state) = (-1, MdsState::Standby);
-            info.state_seq += 1;
-            let text = format!(
-                "daemon mds.{} follows no rank any more and is a standby",
-                info.name
-            );
-            draft.map.mds_roles.insert(gid, -1);
-            draft.map.standby_epochs.insert(gid, epoch);
-            draft.map.standby_daemons.insert(gid, info);
-            draft.log(LogLevel::Info, text);
+            draft.drop_daemon(gid, "follows no rank any more and begins anew");
         }
     }
 }

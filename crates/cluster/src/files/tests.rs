@@ -2,6 +2,7 @@
 
 use super::ranks::MdsBoot;
 use super::*;
+use crate::format::Feature;
 use crate::tests::Rig;
 use types::fsmap::{MdsState, mds_flag};
 use types::{EntityAddr, Epoch};
@@ -285,27 +286,55 @@ fn a_follower_that_dies_frees_no_rank_and_is_not_fenced() {
 }
 
 #[test]
-fn without_the_knob_the_follower_is_a_standby_again() {
+fn without_the_knob_the_follower_begins_anew() {
     let (mut rig, fscid) = followed();
+    let osd_epoch = rig.state.osdmap.epoch;
     allows(&mut rig, fscid, false);
     assert_eq!(followers(&rig), [[0; 0]]);
-    assert_eq!(shown(&rig), (Some((11, MdsState::Active)), vec![12, 13]));
-    let info = rig.state.fsmap.info(12).unwrap();
-    assert_eq!((info.rank, info.state), (-1, MdsState::Standby));
+    assert_eq!(shown(&rig), (Some((11, MdsState::Active)), vec![13]));
+    assert!(rig.state.fsmap.info(12).is_none() && !rig.state.mds.contains_key(&12));
+    assert_eq!(rig.state.osdmap.epoch, osd_epoch, "nobody is fenced");
     rig.check("a follower no more");
+    boots(&mut rig, 14, "b");
     fails(&mut rig, 11);
     assert_eq!(
-        shown(&rig).0,
-        Some((13, MdsState::Replay)),
+        shown(&rig),
+        (Some((13, MdsState::Replay)), vec![14]),
         "who waits longest now"
     );
+}
+
+/// An older program would take a follower's end for that of the rank's holder.
+#[test]
+fn older_programs_are_kept_out_while_a_file_system_allows_followers() {
+    let bit = 1 << Feature::Followers as u32;
+    let features = |rig: &Rig| rig.state.format.unwrap().features;
+    let mut rig = Rig::new();
+    boots(&mut rig, 11, "a");
+    let (one, two) = (makes(&mut rig, "one"), makes(&mut rig, "two"));
+    assert_eq!(features(&rig) & bit, 0);
+    allows(&mut rig, one, true);
+    assert_eq!(features(&rig) & bit, bit, "also before anybody follows");
+    allows(&mut rig, two, true);
+    allows(&mut rig, one, false);
+    assert_eq!(features(&rig) & bit, bit, "the other one allows it");
+    rig.check("a state with followers");
+    allows(&mut rig, two, false);
+    assert_eq!(features(&rig) & bit, 0);
+    allows(&mut rig, two, true);
+    let state = rig.state.clone();
+    let mut draft = Draft::of(&state, Utime::ZERO);
+    remove(&mut draft, two);
+    rig.commit(draft.done());
+    assert_eq!(features(&rig) & bit, 0, "it is gone");
+    rig.check("a state without followers");
 }
 
 #[test]
 fn a_damaged_rank_does_not_go_to_its_follower() {
     let (mut rig, _) = followed();
     says(&mut rig, 11, MdsState::Damaged).unwrap();
-    assert_eq!(shown(&rig), (None, vec![12, 13]));
+    assert_eq!(shown(&rig), (None, vec![13]));
 }
 
 #[test]

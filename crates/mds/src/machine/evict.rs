@@ -12,7 +12,7 @@ const DIRS: Duration = Duration::from_secs(1);
 
 impl Machine {
     pub(crate) fn evict(&mut self) {
-        let budget = self.options.cache_bytes;
+        let budget = self.options.cache_bytes.saturating_sub(self.leases.bytes());
         if self.table.bytes() <= budget {
             return;
         }

@@ -22,6 +22,8 @@ use messages::mon::Body;
 const VALID: u16 = 3;
 /// And the name is the inode's first one.
 const PRIMARY: u16 = 4;
+/// Of the cache's bytes, one in so many for leases; beyond that none is given.
+const CACHE_SHARE: usize = 4;
 /// What is asked back, as the real server names it.
 const NAME: u16 = 1;
 
@@ -33,13 +35,18 @@ impl Machine {
             && !self.replays.running
     }
 
+    fn may_lease(&self, client: ClientId) -> bool {
+        let is_full = self.leases.bytes() >= self.options.cache_bytes / CACHE_SHARE;
+        self.gives_leases() && !is_full && self.leases.has_room(client)
+    }
+
     /// Names of the directory are told one by one: Fs of it was taken from somebody too often of late.
     pub(crate) fn tells_by_names(&self, client: ClientId, dir: u64) -> bool {
         let contested = self
             .caps
             .get(&dir)
             .is_some_and(|ic| ic.is_contested(self.now.monotonic));
-        contested && self.gives_leases() && self.leases.has_room(client)
+        contested && self.may_lease(client)
     }
 
     /// An answer shows the name: how long it may be trusted. `dir`: as the answer shows it; `target`: what it stands for, if anything.
@@ -51,7 +58,7 @@ impl Machine {
         target: Option<&Inode>,
     ) -> LeaseStat {
         let holds = dir.cap.caps;
-        if !self.gives_leases() || holds & cap::PIN == 0 || holds & (cap::FS | cap::FX) != 0 {
+        if !self.may_lease(r.client) || holds & cap::PIN == 0 || holds & (cap::FS | cap::FX) != 0 {
             return LeaseStat::default();
         }
         let name: Name = (dir.ino, name.clone());
@@ -148,6 +155,9 @@ impl Machine {
             lease_action::RELEASE | lease_action::REVOKE_ACK => {
                 let woken = self.leases.given_back(client, &name, m.seq);
                 self.runnable.extend(woken);
+                for (client, name, seq) in self.leases.questions() {
+                    self.send_lease(client, lease_action::REVOKE, &name, seq);
+                }
             }
             // One that is refused runs out.
             lease_action::RENEW if self.gives_leases() => {

@@ -45,7 +45,7 @@ pub use parts::writes::Write;
 pub use state::Machine;
 
 pub(crate) use parts::request::{Answer, Phase, Request, RequestId};
-pub(crate) use parts::tx::{Result, Stop, Tx};
+pub(crate) use parts::tx::{Result, Stop, Tx, all};
 
 use crate::journal;
 use crate::membership::{Assigned, MdsState};

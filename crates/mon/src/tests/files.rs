@@ -142,9 +142,10 @@ fn a_standby_that_follows_is_shown_as_one() {
         "{}",
         all.status
     );
+    // The one that followed has to begin anew.
     said(&mut rig, &set(false));
     assert_eq!(
         said(&mut rig, stat).trim_end(),
-        "a:1 {0=x=up:active} 2 up:standby"
+        "a:1 {0=x=up:active} 1 up:standby"
     );
 }

@@ -3,7 +3,7 @@
 use super::request::RequestId;
 use super::tx::ClientId;
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// How long a name may be trusted. Clients count it from when they asked, which is earlier than what the server counts from.
@@ -15,15 +15,37 @@ pub const CLIENT_MAX: usize = 16 << 10;
 /// The same of all clients.
 pub const ALL_MAX: usize = 256 << 10;
 
+/// Questions to a client about what the server before may have told it, that it has not answered; one more waits for an answer.
+pub const BLIND_MAX: usize = 32;
+/// About what a lease takes in memory, and a name besides its letters.
+const LEASE_BYTES: usize = 250;
+const NAME_BYTES: usize = 250;
+
 /// A directory, and a name in it.
 pub type Name = (u64, Bytes);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    No,
+    /// When the client has answered others.
+    Later,
+    /// And it has not answered.
+    Yes,
+}
+
+/// Of one client, what it is asked blindly.
+#[derive(Debug, Default)]
+struct Blind {
+    open: usize,
+    later: VecDeque<Name>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Lease {
     seq: u32,
     until: Duration,
-    /// It was asked back, and that was not answered.
-    asked: bool,
+    /// Whether it was asked back.
+    asked: Asked,
     /// Not given by this server: the one before may have.
     blind: bool,
 }
@@ -90,6 +112,11 @@ pub struct Leases {
     /// Clients that may trust names by the word of the server before, and until when.
     suspects: BTreeSet<ClientId>,
     suspected_until: Duration,
+    blind: BTreeMap<ClientId, Blind>,
+    /// What is to be asked now, since others were answered.
+    questions: Vec<(ClientId, Name, u32)>,
+    /// Letters of all names.
+    letters: usize,
 }
 
 impl Leases {
@@ -99,6 +126,11 @@ impl Leases {
 
     pub fn len_of(&self, client: ClientId) -> usize {
         self.of.get(&client).map_or(0, BTreeSet::len)
+    }
+
+    /// About how much memory they take.
+    pub fn bytes(&self) -> usize {
+        self.len() * LEASE_BYTES + self.names.len() * NAME_BYTES + self.letters
     }
 
     pub fn has_room(&self, client: ClientId) -> bool {
@@ -118,12 +150,64 @@ impl Leases {
         }
     }
 
+    fn trust(&mut self, name: Name) -> &mut Trust {
+        let letters = &mut self.letters;
+        let new = |name: &Name| {
+            *letters += name.1.len();
+            Trust::default()
+        };
+        self.names.entry(name).or_insert_with_key(new)
+    }
+
+    /// Counts a question to the client, if it may be asked now.
+    fn ask_blindly(blind: &mut BTreeMap<ClientId, Blind>, client: ClientId, name: &Name) -> Asked {
+        let of = blind.entry(client).or_default();
+        if of.open < BLIND_MAX {
+            of.open += 1;
+            return Asked::Yes;
+        }
+        of.later.push_back(name.clone());
+        Asked::Later
+    }
+
+    /// One question less: the next ones.
+    fn answered(&mut self, client: ClientId) {
+        let Some(of) = self.blind.get_mut(&client) else {
+            return;
+        };
+        of.open = of.open.saturating_sub(1);
+        while of.open < BLIND_MAX
+            && let Some(name) = of.later.pop_front()
+        {
+            let trust = self.names.get_mut(&name);
+            let lease = trust.and_then(|t| t.holders.get_mut(&client));
+            if let Some(lease) = lease.filter(|l| l.asked == Asked::Later) {
+                lease.asked = Asked::Yes;
+                of.open += 1;
+                self.questions.push((client, name, lease.seq));
+            }
+        }
+        if of.open == 0 && of.later.is_empty() {
+            self.blind.remove(&client);
+        }
+    }
+
+    /// Whom to ask a name back of by now, since they have answered what they were asked before; what is over meanwhile is left out.
+    pub fn questions(&mut self) -> Vec<(ClientId, Name, u32)> {
+        let mut questions = std::mem::take(&mut self.questions);
+        questions.retain(|(client, name, seq)| {
+            let lease = self.names.get(name).and_then(|t| t.holders.get(client));
+            lease.is_some_and(|l| l.seq == *seq)
+        });
+        questions
+    }
+
     fn insert(&mut self, client: ClientId, name: &Name, lease: Lease) {
         self.remove(client, name);
         let name = self.kept_name(name);
         self.of.entry(client).or_default().insert(name.clone());
         self.ends.insert((lease.until, client, name.clone()));
-        self.names.entry(name).or_default().holders.insert(client, lease);
+        self.trust(name).holders.insert(client, lease);
     }
 
     fn remove(&mut self, client: ClientId, name: &Name) {
@@ -136,6 +220,9 @@ impl Leases {
             if of.is_empty() {
                 self.of.remove(&client);
             }
+        }
+        if lease.blind && lease.asked == Asked::Yes {
+            self.answered(client);
         }
     }
 
@@ -150,6 +237,7 @@ impl Leases {
     fn forget_if_idle(&mut self, name: &Name) {
         if self.names.get(name).is_some_and(Trust::is_idle) {
             self.names.remove(name);
+            self.letters -= name.1.len();
         }
     }
 
@@ -167,14 +255,16 @@ impl Leases {
             return None;
         }
         let had = trust.and_then(|t| t.holders.get(&client)).copied();
-        if had.is_some_and(|l| l.asked && l.until > now) || had.is_none() && !self.has_room(client) {
+        if had.is_some_and(|l| l.asked != Asked::No && l.until > now)
+            || had.is_none() && !self.has_room(client)
+        {
             return None;
         }
         let seq = self.next_seq();
         let lease = Lease {
             seq,
             until: now + LEASE + MARGIN,
-            asked: false,
+            asked: Asked::No,
             blind: false,
         };
         self.insert(client, name, lease);
@@ -199,7 +289,7 @@ impl Leases {
         now: Duration,
     ) -> Asking {
         let known = self.kept_name(name);
-        let trust = self.names.entry(known).or_default();
+        let trust = self.trust(known);
         let kept = Kept { request, except };
         if !trust.kept.contains(&kept) {
             trust.kept.push(kept);
@@ -208,7 +298,8 @@ impl Leases {
         if !std::mem::replace(&mut trust.swept, true) {
             asking.ask = self.suspect_all(name, except, suspects);
         }
-        let Some(trust) = self.names.get_mut(name) else {
+        let Self { names, blind, .. } = self;
+        let Some(trust) = names.get_mut(name) else {
             return asking;
         };
         for (client, lease) in trust.holders.iter_mut() {
@@ -216,7 +307,14 @@ impl Leases {
                 continue;
             }
             asking.waits = true;
-            if !std::mem::replace(&mut lease.asked, true) {
+            if lease.asked != Asked::No {
+                continue;
+            }
+            lease.asked = match lease.blind {
+                true => Self::ask_blindly(blind, *client, name),
+                false => Asked::Yes,
+            };
+            if lease.asked == Asked::Yes {
                 asking.ask.push((*client, lease.seq));
             }
         }
@@ -242,7 +340,10 @@ impl Leases {
             {
                 continue;
             }
-            let asked = Some(client) != except || !self.has_room(client);
+            let asked = match Some(client) != except || !self.has_room(client) {
+                true => Self::ask_blindly(&mut self.blind, client, name),
+                false => Asked::No,
+            };
             let seq = self.next_seq();
             let lease = Lease {
                 seq,
@@ -251,7 +352,7 @@ impl Leases {
                 blind: true,
             };
             self.insert(client, name, lease);
-            if asked {
+            if asked == Asked::Yes {
                 ask.push((client, seq));
             }
         }
@@ -272,7 +373,7 @@ impl Leases {
     pub fn given_back(&mut self, client: ClientId, name: &Name, seq: u32) -> BTreeSet<RequestId> {
         let lease = self.names.get(name).and_then(|t| t.holders.get(&client));
         // So it does where it took the new one for older than that.
-        let newer = |l: &Lease| l.asked && seq.wrapping_sub(l.seq) <= u32::MAX / 2;
+        let newer = |l: &Lease| l.asked == Asked::Yes && seq.wrapping_sub(l.seq) <= u32::MAX / 2;
         match lease.is_some_and(|l| l.seq == seq || l.blind || newer(l)) {
             true => self.forget(client, name),
             false => BTreeSet::new(),
@@ -293,6 +394,7 @@ impl Leases {
     /// Its session has ended.
     pub fn end_client(&mut self, client: ClientId) -> BTreeSet<RequestId> {
         self.suspects.remove(&client);
+        self.blind.remove(&client);
         let names = self.of.get(&client).cloned().unwrap_or_default();
         names.iter().flat_map(|name| self.forget(client, name)).collect()
     }
@@ -356,7 +458,7 @@ mod tests {
         assert_eq!(l.keep(9, &a, Some(1), &[], end), asking(&[], false));
         assert_eq!(l.expire(end), [9].into());
         l.thaw(9, &a);
-        assert_eq!((l.len(), l.names.len(), l.of.len()), (0, 0, 0));
+        assert_eq!((l.len(), l.names.len(), l.of.len(), l.bytes()), (0, 0, 0, 0));
     }
 
     #[test]
@@ -403,6 +505,63 @@ mod tests {
         assert_eq!((asked.ask.len(), asked.ask[0].0, asked.waits), (1, 1, true));
         assert!(!l.is_suspect(1, NOW + LEASE + MARGIN));
         assert_eq!(l.end_client(1), [10].into());
+    }
+
+    /// Each name has to be asked for by itself; who answers none of them is not asked for all.
+    #[test]
+    fn a_client_is_asked_blindly_about_so_many_names_at_once() {
+        let mut l = Leases::default();
+        l.suspect([1, 2, 3].into(), NOW);
+        let all: Vec<Name> = (0..3 * BLIND_MAX as u64)
+            .map(|n| (n, Bytes::from_static(b"x")))
+            .collect();
+        let mut asked: BTreeMap<ClientId, Vec<(Name, u32)>> = BTreeMap::new();
+        for (n, name) in all.iter().enumerate() {
+            let asking = l.keep(n as RequestId, name, Some(1), &[1, 2, 3], NOW);
+            assert!(asking.waits);
+            for (client, seq) in asking.ask {
+                asked.entry(client).or_default().push((name.clone(), seq));
+            }
+        }
+        assert_eq!((asked[&2].len(), asked[&3].len()), (BLIND_MAX, BLIND_MAX));
+        // The second answers all that it hears; the third says nothing.
+        let mut heard = 0;
+        while let Some((name, seq)) = asked.get_mut(&2).and_then(Vec::pop) {
+            heard += 1;
+            assert_eq!(
+                l.given_back(2, &name, seq),
+                BTreeSet::new(),
+                "the third has said nothing"
+            );
+            for (client, name, seq) in l.questions() {
+                assert_eq!(client, 2);
+                asked.entry(client).or_default().push((name, seq));
+            }
+            assert!(asked[&2].len() <= BLIND_MAX);
+        }
+        assert_eq!((heard, l.len_of(2), l.len_of(3)), (all.len(), 0, all.len()));
+        // Its session ends, and all can go on.
+        assert_eq!(l.end_client(3).len(), all.len());
+        assert_eq!((l.questions(), l.blind.len()), (vec![], 0));
+        for (n, name) in all.iter().enumerate() {
+            l.thaw(n as RequestId, name);
+        }
+        // The one who changed them.
+        assert_eq!(l.len(), all.len());
+        assert_eq!(l.expire(NOW + LEASE + MARGIN), BTreeSet::new());
+        assert_eq!((l.bytes(), l.blind.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_was_to_be_asked_later_is_over_with_its_time() {
+        let mut l = Leases::default();
+        l.suspect([2].into(), NOW);
+        let all: Vec<Name> = (0..2 * BLIND_MAX as u64).map(|n| (n, Bytes::new())).collect();
+        for (n, name) in all.iter().enumerate() {
+            l.keep(n as RequestId, name, None, &[2], NOW);
+        }
+        assert_eq!(l.expire(NOW + LEASE + MARGIN).len(), all.len());
+        assert_eq!((l.questions(), l.blind.len(), l.len()), (vec![], 0, 0));
     }
 
     #[test]

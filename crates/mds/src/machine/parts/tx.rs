@@ -30,6 +30,11 @@ impl From<types::Errno> for Stop {
 
 pub type Result<T> = std::result::Result<T, Stop>;
 
+/// Of things that are asked back of several, all before any is waited for: goes on when all are there.
+pub fn all<const N: usize>(asked: [Result<()>; N]) -> Result<()> {
+    asked.into_iter().collect()
+}
+
 /// What is to become true, all at once.
 #[derive(Debug, Default)]
 pub struct Tx {

@@ -2,7 +2,7 @@
 
 use super::paths::Named;
 use super::{Answer, READ, Request, WRITE, default_layout, done_before};
-use crate::machine::{Machine, Result, Stop, Tx};
+use crate::machine::{Machine, Result, Stop, Tx, all};
 use crate::row::{Dentry, Inode, Key, Row, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Sums};
 use bytes::Bytes;
 use denc::Decode;
@@ -104,8 +104,10 @@ impl Machine {
         };
         self.realms_of(&dir)?;
         self.check_one_more(r, &dir)?;
-        self.withhold(r, dir.ino, cap::FS | cap::FX, Some(r.client))?;
-        self.take_names(r, &[(dir.ino, &named.name)], Some(r.client))?;
+        all([
+            self.withhold(r, dir.ino, cap::FS | cap::FX, Some(r.client)),
+            self.take_names(r, &[(dir.ino, &named.name)], Some(r.client)),
+        ])?;
         let first = self.next_snap_of(&dir)?;
         let dir = self.inode(dir.ino)?;
         let xattrs = match r.m.data.is_empty() || !making.symlink.is_empty() {

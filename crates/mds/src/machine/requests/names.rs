@@ -3,7 +3,7 @@
 use super::create::{count, touch};
 use super::paths::Named;
 use super::{Answer, Request, WRITE};
-use crate::machine::{Machine, Result, Tx};
+use crate::machine::{Machine, Result, Tx, all};
 use crate::row::{Dentry, Inode, Job, Key, ROOT, Row, Sums, job};
 use bytes::Bytes;
 use messages::fs::cap;
@@ -36,9 +36,11 @@ impl Machine {
         self.same_quota_root(&inode, &dir)?;
         self.check_one_more(r, &dir)?;
         self.realms_of(&inode)?;
-        self.withhold(r, dir.ino, cap::FS | cap::FX, Some(r.client))?;
-        self.withhold(r, inode.ino, cap::LS | cap::LX, None)?;
-        self.take_names(r, &[(dir.ino, &named.name)], Some(r.client))?;
+        all([
+            self.withhold(r, dir.ino, cap::FS | cap::FX, Some(r.client)),
+            self.withhold(r, inode.ino, cap::LS | cap::LX, None),
+            self.take_names(r, &[(dir.ino, &named.name)], Some(r.client)),
+        ])?;
         let first = self.next_snap_of(&dir)?;
         let (dir, inode) = (self.inode(dir.ino)?, self.inode(inode.ino)?);
         let stamp = r.stamp();
@@ -114,9 +116,11 @@ impl Machine {
     fn remove(&mut self, r: &mut Request, named: &Named, inode: &Arc<Inode>) -> Result<Answer> {
         let dir = named.dir.inode.ino;
         self.realms_of(&named.dir.inode)?;
-        self.withhold(r, dir, cap::FS | cap::FX, Some(r.client))?;
-        self.withhold(r, inode.ino, cap::LS | cap::LX, None)?;
-        self.take_names(r, &[(dir, &named.name)], Some(r.client))?;
+        all([
+            self.withhold(r, dir, cap::FS | cap::FX, Some(r.client)),
+            self.withhold(r, inode.ino, cap::LS | cap::LX, None),
+            self.take_names(r, &[(dir, &named.name)], Some(r.client)),
+        ])?;
         let (dir, inode) = (self.inode(dir)?, self.inode(inode.ino)?);
         let stamp = r.stamp();
         let mut tx = Tx::default();

@@ -4,7 +4,7 @@ use super::create::{add_name, count, touch};
 use super::names::{is_dots, told};
 use super::paths::Named;
 use super::{Answer, Request, WRITE};
-use crate::machine::{Machine, Result, Tx};
+use crate::machine::{Machine, Result, Tx, all};
 use crate::row::{Dentry, Inode, Key, Row};
 use bytes::Bytes;
 use messages::fs::cap;
@@ -41,10 +41,11 @@ impl Machine {
         if m.replaced.as_ref().is_some_and(|i| i.ino == m.moved.ino) {
             // Two names of one inode: nothing happens. A client takes the old one for gone, as long as it trusts its directory.
             let (from, to) = (m.from.dir.inode.ino, m.to.dir.inode.ino);
-            for dir in [from, to] {
-                self.withhold(r, dir, cap::FS | cap::FX, None)?;
-            }
-            self.take_names(r, &[(from, &m.from.name), (to, &m.to.name)], None)?;
+            all([
+                self.withhold(r, from, cap::FS | cap::FX, None),
+                self.withhold(r, to, cap::FS | cap::FX, None),
+                self.take_names(r, &[(from, &m.from.name), (to, &m.to.name)], None),
+            ])?;
             return self.named_answer(r, m.to.dir.inode.ino, &m.to.name, Some(m.moved.ino));
         }
         self.check_move(&m)?;
@@ -90,22 +91,31 @@ impl Machine {
         let keeps = pause.is_none().then_some(r.client);
         let (from, to) = (m.from.dir.inode.ino, m.to.dir.inode.ino);
         // The answer shows the one that the name is in now; what the other is like is not known to the client either.
-        self.withhold(r, from, cap::FS | cap::FX, keeps.filter(|_| from == to))?;
-        self.withhold(r, to, cap::FS | cap::FX, keeps)?;
+        let dirs = all([
+            self.withhold(r, from, cap::FS | cap::FX, keeps.filter(|_| from == to)),
+            self.withhold(r, to, cap::FS | cap::FX, keeps),
+        ]);
         let mut names = vec![(from, &m.from.name), (to, &m.to.name)];
         names.extend(pause.iter().flat_map(|i| i.links.iter().map(|l| (l.0, &l.1))));
         let others: BTreeSet<u64> = pause
             .into_iter()
             .flat_map(|i| i.links.iter().map(|l| l.0))
             .collect();
-        for dir in others {
-            self.withhold(r, dir, cap::FS | cap::FX, None)?;
-        }
-        self.withhold(r, m.moved.ino, cap::LS | cap::LX, None)?;
-        if let Some(i) = &m.replaced {
-            self.withhold(r, i.ino, cap::LS | cap::LX, None)?;
-        }
-        self.take_names(r, &names, keeps)
+        let others = others
+            .into_iter()
+            .map(|dir| self.withhold(r, dir, cap::FS | cap::FX, None))
+            .fold(Ok(()), Result::and);
+        let replaced = m.replaced.as_ref().map_or(0, |i| i.ino);
+        all([
+            dirs,
+            others,
+            self.withhold(r, m.moved.ino, cap::LS | cap::LX, None),
+            match replaced {
+                0 => Ok(()),
+                ino => self.withhold(r, ino, cap::LS | cap::LX, None),
+            },
+            self.take_names(r, &names, keeps),
+        ])
     }
 
     fn carry_out_move(&mut self, r: &mut Request, m: &Move) -> Result<Answer> {

@@ -153,6 +153,23 @@ fn a_change_waits_until_the_lease_is_given_back_or_over() {
 }
 
 #[test]
+fn a_directory_and_its_name_are_asked_back_at_once() {
+    let (mut w, d) = world();
+    assert_ne!(lease(&w.look(2, d, "g")).mask, 0);
+    w.list_by(3, d, 100);
+    assert_ne!(w.clients[&3].caps[&d].issued & cap::FS, 0);
+    w.clients.get_mut(&3).unwrap().stubborn = true;
+    let tid = make_asked(&mut w, 1, (d, "g"));
+    assert!(w.reply(1, tid).is_none());
+    let asked: Vec<_> = w.clients[&2].leases.iter().map(|m| m.action).collect();
+    assert_eq!(
+        asked,
+        [lease_action::REVOKE],
+        "while the other keeps the directory"
+    );
+}
+
+#[test]
 fn each_way_of_changing_a_name_takes_it_back() {
     for change in 0..6 {
         let (mut w, d) = world();

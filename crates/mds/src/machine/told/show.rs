@@ -155,7 +155,7 @@ impl Machine {
     }
 
     pub(super) fn cache_status(&self) -> Value {
-        json!({"pool": {"items": self.table.count(), "bytes": self.table.bytes()},
+        json!({"pool": {"items": self.table.count(), "bytes": self.table.bytes() + self.leases.bytes()},
                "dirty": self.table.dirty_len(), "memory_limit": self.options.cache_bytes})
     }
 
