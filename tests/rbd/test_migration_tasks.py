@@ -1,6 +1,5 @@
 """`ceph rbd task add migration execute|commit|abort`: the server moves images that stock clients have prepared, and use meanwhile."""
 import json
-import os
 import pathlib
 import random
 import struct
@@ -339,10 +338,7 @@ with rbd.Image(io, sys.argv[4]) as image:
                 print('refused', file=sys.stderr, flush=True)
                 time.sleep(0.05)
         print(at, n % 250 + 1, flush=True)
-        time.sleep(float(sys.argv[6]))
 '''
-# As many writes a second as there is processor for only where that is not everybody's (skeptest/writer.py does the same).
-PAUSE_S = 0 if os.environ.get('SKEP_TEST_LONG') else 0.02
 
 
 class Writer:
@@ -354,7 +350,7 @@ class Writer:
         pool, _, name = parts(image.spec)
         self.image, self.errors = image, tmp_path / 'errors'
         with open(self.notes, 'w') as f:
-            self.proc = skep.popen('/usr/bin/python3', '-u', script, LIB, skep.conf, pool, name, str(seed), PAUSE_S,
+            self.proc = skep.popen('/usr/bin/python3', '-u', script, LIB, skep.conf, pool, name, str(seed),
                                    stdin=subprocess.DEVNULL, stdout=f, stderr=open(self.errors, 'a'))
         self.wait(1)
 
