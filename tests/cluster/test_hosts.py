@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from skeptest import objects
 from skeptest.run import run, wait_until
 from skeptest.skep import find_binary
 
@@ -24,13 +25,11 @@ def up(hosts, n=3, **kw):
 
 
 def put(host, pool, names):
-    for name in names:
-        host.rados(pool, 'put', name, '-', stdin=name * 100)
+    objects.put(host, pool, {name: name.encode() * 100 for name in names})
 
 
 def check(host, pool, names):
-    for name in names:
-        assert host.rados(pool, 'get', name, '-').out == name * 100
+    assert objects.get(host, pool, names) == {name: name.encode() * 100 for name in names}
 
 
 def conf_hosts(host):

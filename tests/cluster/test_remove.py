@@ -1,6 +1,7 @@
 """Taking machines and OSDs away: data moves off while a client writes, then they are gone and stay gone."""
 import pytest
 
+from skeptest import objects
 from skeptest.run import run, wait_until
 from skeptest.skep import find_binary
 
@@ -31,8 +32,8 @@ def test_a_host_is_removed(hosts):
     pool = a.make_pool(pg_num=16)
     assert a.ceph_json('osd', 'pool', 'get', pool, 'size')['size'] == 3
     names = ['o%d' % i for i in range(60)]
-    for name in names:
-        a.rados(pool, 'put', name, '-', stdin=name.encode() * 5000)
+    contents = {name: name.encode() * 5000 for name in names}
+    objects.put(a, pool, contents)
     wait_until(lambda: whole(a, 3), 60, 0.5, 'a whole pool')
     gone = a.ceph_json('osd', 'tree')['nodes']
     gone = next(sorted(n['children']) for n in gone if n['name'] == 'h4')
@@ -49,8 +50,7 @@ def test_a_host_is_removed(hosts):
     assert 'h4' not in a.ceph('osd', 'tree').out and 'h4' not in [m['name'] for m in a.ceph_json('mon', 'dump')['mons']]
     assert all('osd.%d' % o not in a.ceph('auth', 'ls').out for o in gone)
     wait_until(lambda: whole(a, 3), 60, 0.5, 'a whole pool')
-    for name in names:
-        assert a.rados(pool, 'get', name, '-').out == name * 5000
+    assert objects.get(a, pool, names) == contents
     # Run again it has nothing to do; and what would lose copies is refused before anything moves.
     assert 'not in the cluster' in remove(a, 'host', 'rm', 'h4', '--yes').out
     why = remove(a, 'host', 'rm', 'h3', '--yes', check='fails').err
@@ -61,15 +61,14 @@ def test_a_host_is_removed(hosts):
 def test_an_osd_of_several_is_removed_and_the_host_stays(own):
     skep = own(osds=4).start()
     pool = skep.make_pool(pg_num=16)
-    for i in range(40):
-        skep.rados(pool, 'put', 'o%d' % i, '-', stdin=b'%d' % i * 3000)
+    contents = {'o%d' % i: b'%d' % i * 3000 for i in range(40)}
+    objects.put(skep, pool, contents)
     said = skep.cli('osd', 'rm', '1', '--yes', '--data', skep.data, timeout=120)
     assert 'osd.1 is removed' in said.out, said
     assert skep.ceph_json('osd', 'ls') == [0, 2, 3] and skep.alive
     skep.stop()
     skep.start()                                   # with --osds 4, as it was made
     assert skep.ceph_json('osd', 'ls') == [0, 2, 3]
-    for i in range(40):
-        assert skep.rados(pool, 'get', 'o%d' % i, '-').out_bytes == b'%d' % i * 3000
+    assert objects.get(skep, pool, contents) == contents
     why = skep.cli('osd', 'rm', '2', '--yes', '--data', skep.data, check='fails').err
     assert 'size 2' in why, why

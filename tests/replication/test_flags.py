@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from skeptest import objects
 from skeptest.run import end_group, wait_until
 
 pytestmark = pytest.mark.own
@@ -15,8 +16,7 @@ pytestmark = pytest.mark.own
 def skep(own):
     skep = own(osds=4, options=['--osd-memory', '64M']).start()
     skep.pool = skep.make_copies(3, pg_num=16)
-    for n in range(40):
-        skep.rados(skep.pool, 'put', 'o%d' % n, '-', stdin=b'%d' % n * 10000)
+    objects.put(skep, skep.pool, {'o%d' % n: b'%d' % n * 10000 for n in range(40)})
     return skep
 
 
@@ -80,8 +80,7 @@ def test_no_copies_are_caught_up_while_they_shall_not(skep):
     skep.ceph('osd', 'set', 'noup')
     skep.ceph('osd', 'down', '2')
     wait_until(lambda: osd(skep, 2)['up'] == 0, 60, what='osd.2 to be down')
-    for n in range(40):
-        skep.rados(skep.pool, 'put', 'o%d' % n, '-', stdin=b'%d' % n * 20000)
+    objects.put(skep, skep.pool, {'o%d' % n: b'%d' % n * 20000 for n in range(40)})
     skep.ceph('osd', 'unset', 'noup')
     wait_until(lambda: osd(skep, 2)['up'] == 1, 30, what='osd.2 to be up')
 

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from skeptest import objects
 from skeptest.run import wait_until
 
 pytestmark = pytest.mark.own
@@ -19,8 +20,7 @@ def skep(own):
 
 
 def write(skep, size):
-    for n in range(OBJECTS):
-        skep.rados(skep.pool, 'put', 'o%d' % n, '-', stdin=b'%d' % n * size)
+    objects.put(skep, skep.pool, {'o%d' % n: b'%d' % n * size for n in range(OBJECTS)})
 
 
 def states(skep):
@@ -73,8 +73,8 @@ def test_what_is_forced_says_so_until_it_is_whole(skep):
         skep.ceph('osd', 'unset', flag)
     wait_until(lambda: all(s == 'active+clean' for s in states(skep).values()), 120, 0.5, 'all copies, and no wish left')
     wait_until(lambda: 'pg/forced' not in skep.ceph('config-key', 'ls').out, 60, 0.5, 'the wishes to be gone')
-    for n in range(OBJECTS):
-        assert skep.rados(skep.pool, 'get', 'o%d' % n, '-').out_bytes == b'%d' % n * 20000
+    written = {'o%d' % n: b'%d' % n * 20000 for n in range(OBJECTS)}
+    assert objects.get(skep, skep.pool, written) == written
 
 
 def figures(skep):

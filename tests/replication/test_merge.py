@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from skeptest import objects
 from skeptest.images import MIB
 from skeptest.run import end_group, wait_until
 from skeptest.writer import check_notes, start_writer
@@ -30,17 +31,12 @@ def merged(cluster, pool, pg_num):
 
 
 def put_all(cluster, pool, word):
-    for n in range(SNAPPED):
-        cluster.rados(pool, 'put', 'snapped-%d' % n, '-', stdin=b'%s %d ' % (word, n) * (1 + n * 50))
+    objects.put(cluster, pool, {'snapped-%d' % n: b'%s %d ' % (word, n) * (1 + n * 50) for n in range(SNAPPED)})
 
 
 def sums(cluster, pool, snap=None):
-    at = ['-s', snap] if snap else []
-    got = {}
-    for n in range(SNAPPED):
-        out = cluster.rados(pool, *at, 'get', 'snapped-%d' % n, '-').out_bytes
-        got[n] = hashlib.sha256(out).hexdigest()
-    return got
+    got = objects.get(cluster, pool, ['snapped-%d' % n for n in range(SNAPPED)], snap)
+    return {name: hashlib.sha256(data).hexdigest() for name, data in got.items()}
 
 
 @pytest.mark.own
@@ -96,8 +92,8 @@ def test_a_pool_shrinks_to_one_group_and_grows_again_under_writes_and_kills(own,
     wait_until(lambda: all(at > earlier[pg] for pg, at in stamps().items()), 240, 1, 'the pool to be scrubbed')
     health = skep.ceph_json('health')['checks']
     assert not {'PG_DAMAGED', 'OSD_SCRUB_ERRORS'} & set(health), health
-    objects = [p for p in skep.ceph_json('df')['pools'] if p['name'] == pool][0]['stats']['objects']
-    assert objects == 2 * SNAPPED + 40, 'heads, and a clone of each that has changed since the snapshot'
+    counted = [p for p in skep.ceph_json('df')['pools'] if p['name'] == pool][0]['stats']['objects']
+    assert counted == 2 * SNAPPED + 40, 'heads, and a clone of each that has changed since the snapshot'
     skep.restart()
     check_notes(skep, pool, notes)
     assert sums(skep, pool, 's') == at_snap
