@@ -6,6 +6,7 @@ use pg::{Blocklist, ClusterView, Group, Located, PgJoined, PgLife, PoolView, Sna
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use types::osdmap::{OsdMap, osd_state};
+use types::places;
 use types::pool::{PgPool, pool_flag};
 use types::{Epoch, HObject, ObjectLocator, OsdId, PgId, PoolId, SPgId};
 
@@ -145,7 +146,7 @@ impl Placement {
         let size = usize::from(pool.size);
         let in_place = match pool.is_erasure() {
             false => config.in_sync == *up,
-            true => config.acting == cluster::target(&config.acting, up, size),
+            true => config.acting == places::target(&config.acting, &places::listed(up), size),
         };
         !self.groups.contains_key(&slot)
             && config.in_sync.len() >= size
@@ -270,7 +271,7 @@ fn shards(osd: OsdId, acting: &[Option<OsdId>]) -> impl Iterator<Item = i8> + '_
 }
 
 /// The slots that an OSD has of a PG: one, or that of each shard which it has or is to have. `wanted`: where each shard should
-/// be ([`cluster::target`]), None of copies.
+/// be ([`places::target`]), None of copies.
 fn slots(
     osd: OsdId,
     pg: PgId,
@@ -298,7 +299,7 @@ fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<SPgId, Grou
         }
         let wanted = pool
             .is_erasure()
-            .then(|| cluster::target(&config.acting, up, usize::from(pool.size)));
+            .then(|| places::target(&config.acting, &places::listed(up), usize::from(pool.size)));
         // Of shards those who are to have one in the end, in the shards' order: CRUSH may list them elsewhere, or nobody.
         let to_be = match &wanted {
             None => up.clone(),
