@@ -37,6 +37,8 @@ pub(crate) trait Turns: fmt::Debug {
     /// Waits for a turn on the object in which nothing changes it, and for the disk to have read `tickets`; see
     /// [`Backend::turn_begins`].
     fn wait(&mut self, object: HObject, member: OsdId, token: u64, tickets: Vec<Ticket>);
+    /// What a ticket of the back end's own stands for has come, or will not: who waits for it goes on.
+    fn came(&mut self, ticket: Ticket);
     /// A turn that has begun is over.
     fn end(&mut self, turn: TurnId, store: &mut dyn ObjectStore);
     /// One that has not begun is not wanted any more.
@@ -90,6 +92,14 @@ pub(crate) struct Lent<'a> {
     /// Monotonic time.
     pub now: Duration,
     pub out: &'a mut Vec<Output>,
+}
+
+/// Data of an object that is not here, and comes where it is asked for by [`Backend::prefetch`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lack {
+    pub oid: ObjectId,
+    pub offset: u64,
+    pub len: u64,
 }
 
 /// Whose turn on an object begins, or is dropped.
@@ -147,11 +157,17 @@ pub(crate) trait Backend: fmt::Debug {
     fn release(&mut self, ticket: Ticket, store: &mut dyn ObjectStore) {
         store.release(ticket);
     }
-    /// Data of one object, as it stands with all that was submitted. What cannot be had is told with the read that wanted it.
+    /// Data of one object, as it stands with all that was submitted. What cannot be had is told with the read that wanted it; what can
+    /// be brought is told as lacking, and nothing is executed before it has come.
     fn gather(&self, oid: &ObjectId, reads: &[Read], store: &mut dyn ObjectStore, into: &mut Gathered);
-    /// Queues a transaction here and sends to others what is theirs of it. `head`: the object that it is about.
+    /// Queues a transaction here and sends to others what is theirs of it. `head`: the object that it is about. EAGAIN: it needs
+    /// data that is not here ([`Backend::take_lacking`]).
     fn submit(&mut self, txn: Transaction, head: Option<&HObject>, lent: &mut Lent<'_>)
     -> Result<Seq, Errno>;
+    /// What the last submit lacked. Asked only after one that has failed.
+    fn take_lacking(&mut self) -> Vec<Lack> {
+        Vec::new()
+    }
     /// Everything up to there is durable here.
     fn durable(&mut self, seq: Seq, lent: &mut Lent<'_>);
     /// The newest transaction that answers may show; asked after every call.

@@ -51,6 +51,10 @@ impl Turns for Front {
         }
     }
 
+    fn came(&mut self, ticket: Ticket) {
+        self.wakes.push_back(Wake::Came(ticket));
+    }
+
     fn end(&mut self, turn: TurnId, store: &mut dyn ObjectStore) {
         if let Some(job) = self.parked.take(turn) {
             release(job.tickets, store);
