@@ -1,6 +1,7 @@
 //! What a call of the back end has set going in the front. It waits until that call is over.
 
 use super::parked::JobId;
+use crate::store::Ticket;
 use types::HObject;
 
 /// Something that can go on.
@@ -12,6 +13,10 @@ pub(crate) enum Wake {
     Pump(HObject),
     /// The repair that a check of the scrub asked for has ended.
     Checked(u64),
+    /// What is in the store is not what the PG remembers.
+    Reload,
+    /// A read of the back end's own has ended.
+    Came(Ticket),
     /// The object cannot be read here, and nobody could give it.
     Unreadable(HObject),
 }

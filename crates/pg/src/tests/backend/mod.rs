@@ -75,6 +75,8 @@ impl Turns for FreeTurns {
             .retain(|w| !matches!(w, Whose::Copy { token: t, .. } if *t == token));
     }
     fn checked(&mut self, _: u64) {}
+    fn came(&mut self, _: Ticket) {}
+    fn reload(&mut self) {}
     fn unreadable(&mut self, _: &HObject) {}
     fn version(&self, _: &HObject) -> Option<EVersion> {
         None
@@ -109,6 +111,7 @@ pub(super) fn group(in_sync: &[OsdId]) -> Group {
         up: vec![0, 1, 2],
         size: 3,
         min_size: 2,
+        ..Group::default()
     }
 }
 
