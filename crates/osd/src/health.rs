@@ -184,6 +184,7 @@ mod tests {
             up: up.to_vec(),
             size: 3,
             min_size: 2,
+            ..Group::default()
         };
         let state = |(osd, state, backfill): &(OsdId, &'static str, bool)| MemberState {
             osd: *osd,

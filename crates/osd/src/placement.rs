@@ -286,6 +286,13 @@ fn slots(
     all.map(|shard| SPgId { pg, shard }).collect()
 }
 
+/// Who has which shard, and who learns which.
+fn places(config: &PgConfig, up: &[OsdId]) -> (Vec<Option<OsdId>>, Vec<Option<OsdId>>) {
+    let up = types::places::listed(up);
+    let learners = types::places::learners(&config.acting, &config.in_sync, &up);
+    (config.acting.clone(), learners)
+}
+
 fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<SPgId, Group> {
     let mut groups = BTreeMap::new();
     for (pg, config) in state.pgs.iter() {
@@ -304,6 +311,10 @@ fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<SPgId, Grou
             None => up.clone(),
             Some(wanted) => wanted.iter().copied().flatten().collect(),
         };
+        let (acting, learners) = match &wanted {
+            None => (Vec::new(), Vec::new()),
+            Some(_) => places(config, up),
+        };
         let group = || Group {
             me: osd,
             interval: config.interval,
@@ -312,6 +323,8 @@ fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<SPgId, Grou
             up: to_be.clone(),
             size: u32::from(pool.size),
             min_size: u32::from(pool.min_size),
+            acting: acting.clone(),
+            learners: learners.clone(),
         };
         let slots = slots(osd, pg, config, up, wanted.as_deref());
         groups.extend(slots.into_iter().map(|slot| (slot, group())));
@@ -344,6 +357,8 @@ fn pool_view(state: &ClusterState, id: PoolId, pool: &PgPool, blocklist: Arc<Blo
         snaps: pool.snaps.keys().rev().copied().collect(),
         removed_snaps: removed,
         erasure: pool.is_erasure(),
+        // No profile is read yet: such a pool is refused when its PGs are loaded.
+        coding: None,
         stripe_width: pool.stripe_width,
         ec_overwrites: pool.flags & pool_flag::EC_OVERWRITES != 0,
         blocklist,

@@ -170,7 +170,7 @@ impl Osd {
     }
 
     /// A member's answer to a PG that this OSD leads.
-    pub fn on_pg_answer(&mut self, pg: SPgId, from: OsdId, interval: Epoch, body: PeerBody) {
+    pub fn on_pg_answer(&mut self, pg: SPgId, (from, shard): (OsdId, i8), interval: Epoch, body: PeerBody) {
         if let PeerBody::Info(info) = &body
             && !info.exists
             && let Some((old, kin)) = self.slots.get(&pg).and_then(|s| s.kin.as_ref())
@@ -179,7 +179,13 @@ impl Osd {
         {
             self.drive(pg, Input::SplitSibling(from));
         }
-        self.drive(pg, Input::Peer { from, interval, body });
+        let said = Input::Peer {
+            from,
+            shard,
+            interval,
+            body,
+        };
+        self.drive(pg, said);
     }
 
     /// Loads a PG that this OSD is to lead and that could not be loaded before; its slot, if there is one then.
@@ -362,7 +368,12 @@ impl Osd {
                     tracing::debug!("conn {conn}: operation {tid} dropped: {why}");
                 }
                 Output::Close { conn, why } => self.close(ConnId(conn), why),
-                Output::Peer { to, interval, body } => self.send_peer(pg, primary, to, interval, body),
+                Output::Peer {
+                    to,
+                    shard,
+                    interval,
+                    body,
+                } => self.send_peer(pg, primary, (to, shard), interval, body),
                 Output::Propose(wish) => self.wish(pg, wish),
                 Output::AtRest { group, head } => self.came_to_rest(pg, group, head),
                 Output::Copied { bytes } => {

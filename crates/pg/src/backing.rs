@@ -94,6 +94,7 @@ impl Pg {
                 Wake::Came(ticket) => self.came(ticket, ctx),
                 Wake::Pump(head) => self.pump(&head, ctx),
                 Wake::Checked(token) => self.check_repaired(token, ctx),
+                Wake::Reload => self.reload(ctx),
                 Wake::Unreadable(head) => self.note_unreadable(&head, ctx),
             }
         }
@@ -121,8 +122,14 @@ impl Pg {
         self.lend(ctx, |b, lent| b.turn_begins(whose, turn, lent))
     }
 
-    pub(crate) fn peer(&mut self, from: OsdId, interval: Epoch, body: PeerBody, ctx: &mut Context<'_>) {
-        if !self.backend.hears(from, interval) {
+    pub(crate) fn peer(
+        &mut self,
+        (from, shard): (OsdId, i8),
+        interval: Epoch,
+        body: PeerBody,
+        ctx: &mut Context<'_>,
+    ) {
+        if !self.backend.hears(from, shard, interval) {
             return;
         }
         let said = self.repair(ctx, |b, lent| b.on_message(from, body, lent));

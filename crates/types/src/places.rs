@@ -9,6 +9,12 @@
 
 use crate::OsdId;
 
+/// *Up* as CRUSH lists it, with [`crush::ITEM_NONE`] for a hole.
+pub fn listed(up: &[OsdId]) -> Vec<Option<OsdId>> {
+    let is_osd = |o: &OsdId| *o >= 0 && *o != crush::ITEM_NONE;
+    up.iter().map(|o| Some(*o).filter(is_osd)).collect()
+}
+
 /// Of each place the OSD that shall learn it: none where who has it stays, or where nobody is left.
 pub fn learners(acting: &[Option<OsdId>], in_sync: &[OsdId], up: &[Option<OsdId>]) -> Vec<Option<OsdId>> {
     let has = |osd: OsdId| in_sync.contains(&osd) && acting.contains(&Some(osd));

@@ -4,8 +4,8 @@
 //! [`replicated`], copies on other OSDs; shards follow. What each of them has to keep is tested by `tests/backend`.
 
 pub(crate) mod digest;
-// Nothing leads a PG over it yet: docs/decisions/0076-erasure-code.md.
-#[cfg_attr(not(test), expect(dead_code))]
+// What stands of it is not all used yet: docs/internals/erasure.md.
+#[cfg_attr(not(test), allow(dead_code))]
 pub(crate) mod erasure;
 pub(crate) mod findings;
 pub(crate) mod group;
@@ -29,6 +29,9 @@ use std::fmt;
 use std::time::Duration;
 use types::{EVersion, Epoch, Errno, HObject, ObjectId, OsdId, Transaction};
 
+/// Tickets of a back end's own reads have this bit; the store's have not.
+pub(crate) const OWN_TICKET: Ticket = 1 << 63;
+
 /// A turn on an object, as the front numbers it.
 pub(crate) type TurnId = u64;
 
@@ -37,8 +40,6 @@ pub(crate) trait Turns: fmt::Debug {
     /// Waits for a turn on the object in which nothing changes it, and for the disk to have read `tickets`; see
     /// [`Backend::turn_begins`].
     fn wait(&mut self, object: HObject, member: OsdId, token: u64, tickets: Vec<Ticket>);
-    /// What a ticket of the back end's own stands for has come, or will not: who waits for it goes on.
-    fn came(&mut self, ticket: Ticket);
     /// A turn that has begun is over.
     fn end(&mut self, turn: TurnId, store: &mut dyn ObjectStore);
     /// One that has not begun is not wanted any more.
@@ -47,6 +48,11 @@ pub(crate) trait Turns: fmt::Debug {
     fn wait_first(&mut self, object: HObject, repair: u64);
     /// The repair that a scrub's check asked for has ended.
     fn checked(&mut self, token: u64);
+    /// A read of the back end's own has ended, well or not: its ticket is one of [`Backend::prefetch`].
+    fn came(&mut self, ticket: Ticket);
+    /// The back end has taken back what not all have: the PG is loaded anew, and [`Backend::reloaded`] follows. Only before anything
+    /// was executed in the interval.
+    fn reload(&mut self);
     /// The object cannot be read here, and nobody could give it.
     fn unreadable(&mut self, object: &HObject);
     /// The version of the object, if it is in memory.
@@ -180,7 +186,7 @@ pub(crate) trait Backend: fmt::Debug {
     // --- messages
 
     /// What comes from there now counts.
-    fn hears(&self, from: OsdId, interval: Epoch) -> bool;
+    fn hears(&self, from: OsdId, shard: i8, interval: Epoch) -> bool;
     /// A message of another OSD that this one hears. What is for the scrub is given back.
     fn on_message(&mut self, from: OsdId, body: PeerBody, lent: &mut Lent<'_>) -> Option<ScrubBody>;
 
@@ -228,6 +234,9 @@ pub(crate) trait Backend: fmt::Debug {
     fn share_pull_turns(&mut self, _turns: PullTurns) {}
     /// A number for a question, used once.
     fn number(&mut self) -> u64;
+
+    /// The PG's state is that of the store.
+    fn reloaded(&mut self, _lent: &mut Lent<'_>) {}
 
     // --- no room here
 

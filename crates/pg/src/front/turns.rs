@@ -51,10 +51,6 @@ impl Turns for Front {
         }
     }
 
-    fn came(&mut self, ticket: Ticket) {
-        self.wakes.push_back(Wake::Came(ticket));
-    }
-
     fn end(&mut self, turn: TurnId, store: &mut dyn ObjectStore) {
         if let Some(job) = self.parked.take(turn) {
             release(job.tickets, store);
@@ -79,6 +75,14 @@ impl Turns for Front {
 
     fn checked(&mut self, token: u64) {
         self.wakes.push_back(Wake::Checked(token));
+    }
+
+    fn reload(&mut self) {
+        self.wakes.push_back(Wake::Reload);
+    }
+
+    fn came(&mut self, ticket: Ticket) {
+        self.wakes.push_back(Wake::Came(ticket));
     }
 
     fn unreadable(&mut self, object: &HObject) {

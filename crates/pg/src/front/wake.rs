@@ -15,6 +15,8 @@ pub(crate) enum Wake {
     Pump(HObject),
     /// The repair that a check of the scrub asked for has ended.
     Checked(u64),
+    /// What is in the store is not what the PG remembers.
+    Reload,
     /// The object cannot be read here, and nobody could give it.
     Unreadable(HObject),
 }

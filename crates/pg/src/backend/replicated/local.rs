@@ -95,7 +95,12 @@ impl LocalCopy {
         for (to, interval) in asked {
             if !broken::is(Rule::LeavingIsTold) {
                 let body = PeerBody::Stale { known };
-                ctx.out.push(Output::Peer { to, interval, body });
+                ctx.out.push(Output::Peer {
+                    to,
+                    shard: self.id.shard,
+                    interval,
+                    body,
+                });
             }
         }
         self.works.leave(ctx.store);
@@ -118,7 +123,12 @@ impl LocalCopy {
                 break;
             }
             if let Some((_, to, interval, body)) = self.waiting.pop_front() {
-                out.push(Output::Peer { to, interval, body });
+                out.push(Output::Peer {
+                    to,
+                    shard: self.id.shard,
+                    interval,
+                    body,
+                });
             }
         }
     }
@@ -143,6 +153,7 @@ impl LocalCopy {
             let body = PeerBody::Stale { known };
             ctx.out.push(Output::Peer {
                 to: from,
+                shard: self.id.shard,
                 interval,
                 body,
             });
@@ -170,6 +181,7 @@ impl LocalCopy {
             let body = body.clone();
             ctx.out.push(Output::Peer {
                 to: from,
+                shard: self.id.shard,
                 interval,
                 body,
             });
@@ -233,6 +245,8 @@ impl LocalCopy {
             | PeerBody::Ask { .. }
             | PeerBody::Granted { .. }
             | PeerBody::Stable { .. }
+            | PeerBody::ReadUnits { .. }
+            | PeerBody::Units { .. }
             | PeerBody::Scrub(_) => return None,
         };
         match answer {
@@ -437,5 +451,6 @@ fn is_answer(body: &PeerBody) -> bool {
             | PeerBody::Applied { .. }
             | PeerBody::Stale { .. }
             | PeerBody::Ask { .. }
+            | PeerBody::Units { .. }
     ) || matches!(body, PeerBody::Scrub(body) if body.is_for_primary())
 }

@@ -67,7 +67,6 @@ impl Turns for FreeTurns {
     fn wait_first(&mut self, _: HObject, repair: u64) {
         self.begin.push_front(Whose::Repair(repair));
     }
-    fn came(&mut self, _: Ticket) {}
     fn end(&mut self, _: TurnId, _: &mut dyn ObjectStore) {
         self.ended += 1;
     }
@@ -76,6 +75,8 @@ impl Turns for FreeTurns {
             .retain(|w| !matches!(w, Whose::Copy { token: t, .. } if *t == token));
     }
     fn checked(&mut self, _: u64) {}
+    fn came(&mut self, _: Ticket) {}
+    fn reload(&mut self) {}
     fn unreadable(&mut self, _: &HObject) {}
     fn version(&self, _: &HObject) -> Option<EVersion> {
         None
@@ -110,6 +111,7 @@ pub(super) fn group(in_sync: &[OsdId]) -> Group {
         up: vec![0, 1, 2],
         size: 3,
         min_size: 2,
+        ..Group::default()
     }
 }
 

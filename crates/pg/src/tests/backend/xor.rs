@@ -478,7 +478,7 @@ impl Backend for Xor {
         false
     }
 
-    fn hears(&self, _: OsdId, interval: Epoch) -> bool {
+    fn hears(&self, _: OsdId, _: i8, interval: Epoch) -> bool {
         interval == self.group.interval
     }
     fn on_message(&mut self, _: OsdId, _: PeerBody, _: &mut Lent<'_>) -> Option<ScrubBody> {
