@@ -18,6 +18,11 @@ pub fn listed(up: &[OsdId]) -> Vec<Option<OsdId>> {
     up.iter().map(|o| Some(*o).filter(is_osd)).collect()
 }
 
+/// As the map has it: nobody is [`crush::ITEM_NONE`].
+pub fn to_set(places: &[Option<OsdId>]) -> Vec<OsdId> {
+    places.iter().map(|o| o.unwrap_or(crush::ITEM_NONE)).collect()
+}
+
 /// The places as they should be, from those of now and *up*.
 ///
 /// Who is in sync and wanted keeps its place, also where CRUSH lists it at another: to move it would be to make two shards anew. Who

@@ -8,6 +8,7 @@ use crate::broken::{self, Rule};
 use crate::rows::Write;
 use std::collections::BTreeSet;
 use types::osdmap::{Incremental, OsdMap, UpActing};
+use types::places;
 use types::{Epoch, OsdId, PgId, PoolId};
 
 impl PgConfigs {
@@ -193,10 +194,7 @@ fn pin(
 ) -> (Option<Vec<OsdId>>, bool) {
     let home: Vec<OsdId> = match coded {
         false => config.in_sync.clone(),
-        true => {
-            let one = |o: &Option<OsdId>| o.unwrap_or(crush::ITEM_NONE);
-            config.acting.iter().map(one).collect()
-        }
+        true => places::to_set(&config.acting),
     };
     let temp = next.pg_temp.get(&pg);
     let want = (sets.up != home && !broken::is(Rule::TempSaysWhere)).then_some(home);

@@ -167,6 +167,10 @@ impl Pg {
         head: &HObject,
         ctx: &mut Context<'_>,
     ) -> Vec<Ticket> {
+        if self.state.pool.erasure {
+            // What comes from other OSDs counts of one version only, which those before it may change: it is asked for when it is its turn.
+            return Vec::new();
+        }
         let head = self.state.object_id(head.clone());
         // If its state cannot be read, it is told when its turn comes.
         let Ok(state) = self.take(&head, ctx) else {

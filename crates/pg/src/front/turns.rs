@@ -77,6 +77,14 @@ impl Turns for Front {
         self.wakes.push_back(Wake::Checked(token));
     }
 
+    fn reload(&mut self) {
+        self.wakes.push_back(Wake::Reload);
+    }
+
+    fn came(&mut self, ticket: Ticket) {
+        self.wakes.push_back(Wake::Came(ticket));
+    }
+
     fn unreadable(&mut self, object: &HObject) {
         self.wakes.push_back(Wake::Unreadable(object.clone()));
     }

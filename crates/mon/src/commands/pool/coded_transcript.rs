@@ -276,6 +276,12 @@ fn what_is_set_of_a_pool_of_shards() {
         ("crush_rule", "e", 0, "set pool 1 crush_rule to e"),
         (
             "pg_num",
+            "16",
+            -95,
+            "splitting placement groups of an erasure-coded pool is not built in skep yet",
+        ),
+        (
+            "pg_num",
             "4",
             -95,
             "merging placement groups of an erasure-coded pool is not built in skep yet",

@@ -3,7 +3,7 @@
 //! The shards that are wanted are asked themselves where that is possible; else as many others as give them. A shard that cannot
 //! be read, or has another version of the object, is replaced by one that was not asked yet. Units are never mixed of two versions.
 //!
-//! Bounds: each shard is asked once.
+//! Bounds: each shard is asked once, but for one whose answer was lost.
 
 use super::cut::Coding;
 use bytes::Bytes;
@@ -87,6 +87,25 @@ impl Collect {
         };
         let new: Vec<usize> = need.into_iter().filter(|n| self.asked.insert(*n)).collect();
         Ok(new)
+    }
+
+    /// This one is not asked at all.
+    pub fn leave_out(&mut self, shard: usize) {
+        self.failed.insert(shard);
+    }
+
+    /// Its answer will not come: it may be asked again.
+    pub fn forget(&mut self, shard: usize) {
+        if !self.is_here(shard) {
+            self.asked.remove(&shard);
+        }
+    }
+
+    /// Whether it comes to an end if all of these could be asked.
+    pub fn may_come(&self, coding: &Coding, all: &[usize]) -> bool {
+        let good = all.iter().copied().filter(|n| !self.failed.contains(n));
+        let good: Vec<usize> = good.collect();
+        coding.code.recipe(&good, &self.wanted).is_ok()
     }
 
     /// An answer: the version that the shard has, and its bytes, cut off at the shard's end. None: they cannot be read.

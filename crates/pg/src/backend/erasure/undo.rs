@@ -187,6 +187,18 @@ fn list(id: SPgId, range: HashRange, store: &mut dyn ObjectStore) -> Result<Vec<
     found.iter().map(|o| Aside::at(o).ok_or_else(|| bad(o))).collect()
 }
 
+/// The first object that a PG of shards may have set aside, for those who remove its part here. None: of copies there are none.
+pub fn first_aside(id: SPgId) -> Option<ObjectId> {
+    (id.shard >= 0).then(|| ObjectId {
+        shard: aside_of(id.shard),
+        object: HObject {
+            pool: id.pg.pool,
+            hash: id.pg.seed,
+            ..HObject::min()
+        },
+    })
+}
+
 /// Steps that let go what was set aside up to and with `to`, at most `max` objects.
 pub(crate) fn let_go(
     id: SPgId,

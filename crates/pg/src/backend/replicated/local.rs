@@ -11,6 +11,7 @@ use super::answer::Works;
 use crate::api::{Context, Output};
 use crate::backend::ReadsHere;
 use crate::backend::erasure::undo;
+use crate::backend::erasure::units::{Answer, Question, UnitReads};
 use crate::backend::group::Group;
 use crate::backend::steps::{clear_log, objects_of};
 use crate::broken::{self, Rule};
@@ -40,6 +41,8 @@ pub(crate) struct LocalCopy {
     durable: Seq,
     /// What the primary's scrub asked.
     pub(crate) works: Works,
+    /// What the primary of shards reads here.
+    pub(crate) units: UnitReads,
     /// Why a transaction since the last [`PeerBody::Query`] was refused.
     refused: Option<Errno>,
     /// The objects of this PG, as far as this OSD knows of splits; None: all.
@@ -54,6 +57,7 @@ impl LocalCopy {
             waiting: VecDeque::new(),
             durable: 0,
             works: Works::default(),
+            units: UnitReads::default(),
             refused: None,
             range: None,
         }
@@ -89,16 +93,22 @@ impl LocalCopy {
     pub fn leave(mut self, ctx: &mut Context<'_>) {
         let known = self.group.interval;
         let mut asked: Vec<(OsdId, Epoch)> = self.waiting.drain(..).map(|(_, to, at, _)| (to, at)).collect();
-        asked.extend(self.works.askers());
+        asked.extend(self.works.askers().chain(self.units.askers()));
         asked.sort_unstable();
         asked.dedup();
         for (to, interval) in asked {
             if !broken::is(Rule::LeavingIsTold) {
                 let body = PeerBody::Stale { known };
-                ctx.out.push(Output::Peer { to, interval, body });
+                ctx.out.push(Output::Peer {
+                    to,
+                    shard: self.id.shard,
+                    interval,
+                    body,
+                });
             }
         }
         self.works.leave(ctx.store);
+        self.units.leave(ctx.store);
     }
 
     /// The connection with `osd` has ended: its questions have no answers any more.
@@ -108,6 +118,7 @@ impl LocalCopy {
             reads.forget();
         }
         self.works.disconnected(osd);
+        self.units.disconnected(osd);
     }
 
     /// Everything up to `seq` is durable here.
@@ -118,7 +129,12 @@ impl LocalCopy {
                 break;
             }
             if let Some((_, to, interval, body)) = self.waiting.pop_front() {
-                out.push(Output::Peer { to, interval, body });
+                out.push(Output::Peer {
+                    to,
+                    shard: self.id.shard,
+                    interval,
+                    body,
+                });
             }
         }
     }
@@ -143,6 +159,7 @@ impl LocalCopy {
             let body = PeerBody::Stale { known };
             ctx.out.push(Output::Peer {
                 to: from,
+                shard: self.id.shard,
                 interval,
                 body,
             });
@@ -161,6 +178,24 @@ impl LocalCopy {
                 self.scrub_asked(from, interval, body, ctx);
                 return None;
             }
+            PeerBody::ReadUnits {
+                token,
+                object,
+                offset,
+                len,
+            } => {
+                let question = Question {
+                    asker: from,
+                    interval,
+                    token,
+                    object,
+                    offset,
+                    len,
+                };
+                let answer = self.units.ask(self.id, question, ctx.store);
+                self.give_units(answer, ctx);
+                return None;
+            }
             body => body,
         };
         let answer = self.handle(body, reads, ctx);
@@ -170,6 +205,7 @@ impl LocalCopy {
             let body = body.clone();
             ctx.out.push(Output::Peer {
                 to: from,
+                shard: self.id.shard,
                 interval,
                 body,
             });
@@ -179,6 +215,18 @@ impl LocalCopy {
             self.answer_when_durable(from, interval, body, ctx.store);
         }
         None
+    }
+
+    /// At once: what the primary makes of units waits for durability by itself.
+    pub(crate) fn give_units(&self, answer: Option<Answer>, ctx: &mut Context<'_>) {
+        if let Some((to, interval, body)) = answer {
+            ctx.out.push(Output::Peer {
+                to,
+                shard: self.id.shard,
+                interval,
+                body,
+            });
+        }
     }
 
     /// The answer leaves when all that is queued now is durable.
@@ -233,6 +281,8 @@ impl LocalCopy {
             | PeerBody::Ask { .. }
             | PeerBody::Granted { .. }
             | PeerBody::Stable { .. }
+            | PeerBody::ReadUnits { .. }
+            | PeerBody::Units { .. }
             | PeerBody::Scrub(_) => return None,
         };
         match answer {
@@ -437,5 +487,6 @@ fn is_answer(body: &PeerBody) -> bool {
             | PeerBody::Applied { .. }
             | PeerBody::Stale { .. }
             | PeerBody::Ask { .. }
+            | PeerBody::Units { .. }
     ) || matches!(body, PeerBody::Scrub(body) if body.is_for_primary())
 }

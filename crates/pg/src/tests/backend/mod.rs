@@ -10,7 +10,7 @@ mod xor;
 pub(super) use xor::Far;
 
 use super::*;
-use crate::backend::{Anew, Backend, Lent, TurnId, Turns, Whose};
+use crate::backend::{Anew, Backend, Lack, Lent, TurnId, Turns, Whose};
 use crate::exec::gathered::{Gathered, Read, Value};
 use crate::state::log::{EntryKind, LogEntry};
 use crate::state::pg::PgState;
@@ -75,6 +75,8 @@ impl Turns for FreeTurns {
             .retain(|w| !matches!(w, Whose::Copy { token: t, .. } if *t == token));
     }
     fn checked(&mut self, _: u64) {}
+    fn came(&mut self, _: Ticket) {}
+    fn reload(&mut self) {}
     fn unreadable(&mut self, _: &HObject) {}
     fn version(&self, _: &HObject) -> Option<EVersion> {
         None
@@ -109,6 +111,7 @@ pub(super) fn group(in_sync: &[OsdId]) -> Group {
         up: vec![0, 1, 2],
         size: 3,
         min_size: 2,
+        ..Group::default()
     }
 }
 
@@ -163,10 +166,33 @@ fn submit(w: &mut impl World, oid: &ObjectId, mut ops: Vec<Op>) -> Result<Seq, E
         collection: spg(),
         ops,
     };
-    let seq = backend.submit(txn, Some(&oid.object), &mut lent)?;
+    let seq = match backend.submit(txn.clone(), Some(&oid.object), &mut lent) {
+        Err(Errno::EAGAIN) => {
+            let tickets = bring(backend, &mut lent);
+            let again = backend.submit(txn, Some(&oid.object), &mut lent);
+            tickets.into_iter().for_each(|t| backend.release(t, lent.store));
+            again?
+        }
+        submitted => submitted?,
+    };
     lent.pg.meta.stats.version = version.version;
     lent.pg.log.push(entry, seq);
     Ok(seq)
+}
+
+/// What the last submit lacked is asked for, and comes.
+fn bring(backend: &mut dyn Backend, lent: &mut Lent<'_>) -> Vec<Ticket> {
+    let lacks = backend.take_lacking();
+    assert!(
+        !lacks.is_empty(),
+        "a submit that can be tried again says what it lacks"
+    );
+    let mut ask = |l: &Lack| backend.prefetch(&l.oid, l.offset, l.len, lent);
+    let tickets: Vec<Ticket> = lacks.iter().filter_map(&mut ask).collect();
+    for ticket in &tickets {
+        backend.read_ended(*ticket, lent);
+    }
+    tickets
 }
 
 fn write_op(oid: &ObjectId, offset: u64, data: &[u8]) -> Op {
