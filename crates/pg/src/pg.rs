@@ -126,7 +126,7 @@ impl Pg {
     fn new(id: SPgId, pool: Arc<PoolView>, submitted: Seq, now: Duration) -> Self {
         let backend: Box<dyn Backend> = match &pool.coding {
             None => Box::new(Replicated::alone()),
-            Some(coding) => Box::new(Shards::alone(coding.clone())),
+            Some(coding) => Box::new(Shards::alone(coding.clone(), id.shard)),
         };
         Self {
             state: PgState::new(id, pool, submitted, now),

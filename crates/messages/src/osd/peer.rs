@@ -95,6 +95,11 @@ pub enum PeerBody {
         offset: u64,
         len: u64,
     },
+    /// Takes back what is behind `to`, lets go of all that is set aside, and counts as incomplete from then on: its shard is to be
+    /// brought up from there. Answered by `Info`.
+    Learn {
+        to: EVersion,
+    },
     /// 0 and the bytes, cut off at the object's end there, or an error number (EIO, ENOENT). `version`: in the object info;
     /// 0'0 where there is none.
     Units {
@@ -289,12 +294,18 @@ fn encode_body(body: &PeerBody, w: &mut Writer, data: &mut Parts) {
             w.put(to);
         }
         PeerBody::Scrub(body) => peer_scrub::encode(body, w, data),
-        PeerBody::ReadUnits { .. } | PeerBody::Units { .. } => encode_units(body, w, data),
+        PeerBody::ReadUnits { .. } | PeerBody::Units { .. } | PeerBody::Learn { .. } => {
+            encode_units(body, w, data)
+        }
     }
 }
 
 fn encode_units(body: &PeerBody, w: &mut Writer, parts: &mut Parts) {
     match body {
+        PeerBody::Learn { to } => {
+            w.u8(15);
+            w.put(to);
+        }
         PeerBody::ReadUnits {
             token,
             object,
@@ -369,6 +380,7 @@ fn decode_body(r: &mut Reader, data: &mut Reader) -> Result<PeerBody> {
             // Nothing else of such a message is in the data segment.
             data: data.rest(),
         },
+        15 => PeerBody::Learn { to: r.get()? },
         tag => match peer_scrub::decode(tag, r, data)? {
             Some(body) => PeerBody::Scrub(body),
             None => return Err(bad(r)),
@@ -464,6 +476,7 @@ mod tests {
             stable: v,
         });
         check(PeerBody::Stable { to: v });
+        check(PeerBody::Learn { to: v });
         check(PeerBody::ReadUnits {
             token: 5,
             object: object("u"),

@@ -70,7 +70,9 @@ impl Turns for Front {
     fn wait_first(&mut self, object: HObject, repair: u64) {
         let task = Task::Repair { id: repair };
         self.parked
-            .add_first(Job::new(task, object, Order::Exclusive, Vec::new()));
+            .add_first(Job::new(task, object.clone(), Order::Exclusive, Vec::new()));
+        // Who met the damage may not be a message.
+        self.wakes.push_back(Wake::Pump(object));
     }
 
     fn checked(&mut self, token: u64) {

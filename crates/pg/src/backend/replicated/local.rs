@@ -249,14 +249,16 @@ impl LocalCopy {
         match &body {
             PeerBody::Apply { txn, .. } => reads.coming(txn, ctx.now),
             // Who is asked what it has may be about to be changed, and has no grant until it asks again.
-            PeerBody::Query | PeerBody::Rewind { .. } | PeerBody::Reset => reads.forget(),
+            PeerBody::Query | PeerBody::Rewind { .. } | PeerBody::Reset | PeerBody::Learn { .. } => {
+                reads.forget()
+            }
             _ => {}
         }
         let store = &mut *ctx.store;
         // A shard takes back what not all have, and is then what it was: nothing is lost by that.
         let undoes = match &body {
             PeerBody::Rewind { .. } => self.id.shard < 0,
-            body => matches!(body, PeerBody::Reset),
+            body => matches!(body, PeerBody::Reset | PeerBody::Learn { .. }),
         };
         // Where the log of one from outside the set leads, the others have to give up what theirs has more.
         if undoes && self.may_be_needed_whole(store) && !broken::is(Rule::LongestLeads) {
@@ -272,6 +274,7 @@ impl LocalCopy {
             }
             PeerBody::Rewind { to } => self.rewind(to, store).and_then(|()| self.info(store)),
             PeerBody::Reset => self.reset(store).and_then(|()| self.info(store)),
+            PeerBody::Learn { to } => self.learn(to, store).and_then(|()| self.info(store)),
             PeerBody::Scan { token, from, to, max } => self.scan(token, from, to, max, store),
             PeerBody::Apply { seq, txn } => return Some(self.apply(seq, &txn, reads, store)),
             PeerBody::Info(_)
@@ -395,9 +398,7 @@ impl LocalCopy {
     /// were.
     fn rewind(&mut self, to: EVersion, store: &mut dyn ObjectStore) -> Result<(), IoError> {
         if self.id.shard >= 0 {
-            let range = self
-                .range
-                .ok_or_else(|| IoError(format!("pg {}: its range is not known", self.id)))?;
+            let range = self.range_of_shard()?;
             let txn = undo::undo(self.id, range, to, store)?;
             return self.submit(txn, store);
         }
@@ -437,7 +438,40 @@ impl LocalCopy {
         self.submit(txn, store)
     }
 
+    /// A shard that is to be brought up from `to`: it can take nothing back until it is.
+    fn learn(&mut self, to: EVersion, store: &mut dyn ObjectStore) -> Result<(), IoError> {
+        let range = self.range_of_shard()?;
+        let mut txn = undo::undo(self.id, range, to, store)?;
+        txn.ops
+            .extend(undo::let_go(self.id, range, to, usize::MAX, store)?);
+        let meta = PgMeta {
+            complete: false,
+            dirty: Vec::new(),
+            pg_num: 0,
+            ..self.meta(store)?
+        };
+        txn.ops.push(Op::SetMeta {
+            meta: meta.to_bytes(),
+        });
+        self.submit(txn, store)
+    }
+
+    fn range_of_shard(&self) -> Result<HashRange, IoError> {
+        let unknown = || IoError(format!("pg {}: its range is not known", self.id));
+        match self.id.shard {
+            ..0 => Err(IoError(format!("pg {}: a copy has nothing set aside", self.id))),
+            _ => self.range.ok_or_else(unknown),
+        }
+    }
+
     fn reset(&mut self, store: &mut dyn ObjectStore) -> Result<(), IoError> {
+        if self.id.shard >= 0 {
+            // What was set aside for a log that is gone must not be taken for what a later one has set aside.
+            let range = self.range_of_shard()?;
+            while let Some(txn) = undo::clear(self.id, range, store)? {
+                self.submit(txn, store)?;
+            }
+        }
         let mut txn = Transaction::new(self.id);
         if store.has_collection(self.id)? {
             txn.ops.extend(clear_log());

@@ -326,6 +326,7 @@ impl Replicated {
             | PeerBody::Apply { .. }
             | PeerBody::Granted { .. }
             | PeerBody::Stable { .. }
+            | PeerBody::Learn { .. }
             | PeerBody::ReadUnits { .. } => {
                 tracing::warn!(
                     "pg {}: osd.{from} takes itself for the primary of our interval",

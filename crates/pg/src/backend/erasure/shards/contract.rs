@@ -1,12 +1,14 @@
 //! [`Backend`] by shards.
 
-use super::Shards;
+use super::{Shards, repair};
 use crate::api::Word;
 use crate::backend::digest::Walk;
+use crate::backend::erasure::old::{Cut, cut_here};
 use crate::backend::findings::Inconsistent;
 use crate::backend::group::Group;
+use crate::backend::pull_turns::PullTurns;
 use crate::backend::reports::{CopyNeed, Kin, MemberState};
-use crate::backend::{Backend, Lent, Look, TurnId, Whose};
+use crate::backend::{Backend, Lack, Lent, Look, OWN_TICKET, TurnId, Whose};
 use crate::exec::gathered::{Gathered, Read};
 use crate::state::pg::PgState;
 use crate::store::{IoError, ObjectStore, Seq, Ticket};
@@ -20,28 +22,28 @@ impl Backend for Shards {
         &self.group
     }
 
-    fn set_group(&mut self, group: Group, _: &mut Lent<'_>) {
-        self.group = group;
+    fn set_group(&mut self, group: Group, lent: &mut Lent<'_>) {
+        self.group_changed(group, lent);
     }
 
-    fn peer_up(&mut self, osd: OsdId, _: &mut Lent<'_>) {
-        self.connected.insert(osd);
+    fn peer_up(&mut self, osd: OsdId, lent: &mut Lent<'_>) {
+        self.connected_again(osd, lent);
     }
 
-    fn peer_down(&mut self, osd: OsdId, _: &mut Lent<'_>) {
-        self.connected.remove(&osd);
+    fn peer_down(&mut self, osd: OsdId, lent: &mut Lent<'_>) {
+        self.disconnected(osd, lent);
     }
 
     fn is_active(&self) -> bool {
-        false
+        self.may_execute()
     }
 
     fn all_full(&self) -> bool {
-        false
+        self.members.values().all(|m| m.is_full())
     }
 
-    fn members(&self, _: &PgState) -> Vec<MemberState> {
-        Vec::new()
+    fn members(&self, pg: &PgState) -> Vec<MemberState> {
+        self.states(pg)
     }
 
     /// What other PGs have here is one shard of it.
@@ -49,18 +51,48 @@ impl Backend for Shards {
         true
     }
 
-    fn gather(&self, oid: &ObjectId, reads: &[Read], _: &mut dyn ObjectStore, into: &mut Gathered) {
-        for read in reads {
-            into.add(*read, Err(IoError(format!("{}: not here", oid.object))));
+    fn prefetch(&mut self, oid: &ObjectId, offset: u64, len: u64, lent: &mut Lent<'_>) -> Option<Ticket> {
+        let ticket = self.reads.prefetch(oid, offset, len, lent.store);
+        self.go_on_reading(lent);
+        ticket
+    }
+
+    fn release(&mut self, ticket: Ticket, store: &mut dyn ObjectStore) {
+        match ticket & OWN_TICKET != 0 {
+            true => self.reads.release(ticket, store),
+            false => store.release(ticket),
         }
     }
 
-    fn submit(&mut self, _: Transaction, _: Option<&HObject>, _: &mut Lent<'_>) -> Result<Seq, Errno> {
-        Err(Errno::EAGAIN)
+    fn gather(&self, oid: &ObjectId, reads: &[Read], store: &mut dyn ObjectStore, into: &mut Gathered) {
+        self.reads.gather(oid, reads, store, into);
     }
 
-    fn durable(&mut self, _: Seq, _: &mut Lent<'_>) {
-        self.word = Some(Word::Disk);
+    fn submit(
+        &mut self,
+        txn: Transaction,
+        head: Option<&HObject>,
+        lent: &mut Lent<'_>,
+    ) -> Result<Seq, Errno> {
+        match cut_here(&txn, &self.coding, &self.reads, lent.store) {
+            Ok(Cut::Done(cut)) => self.submit_cut(cut, head, lent),
+            Ok(Cut::Lacks(lacks)) => {
+                self.lacking = lacks;
+                Err(Errno::EAGAIN)
+            }
+            Err(e) => {
+                tracing::error!("pg {}: {e}", lent.pg.id);
+                Err(Errno::EIO)
+            }
+        }
+    }
+
+    fn take_lacking(&mut self) -> Vec<Lack> {
+        std::mem::take(&mut self.lacking)
+    }
+
+    fn durable(&mut self, seq: Seq, lent: &mut Lent<'_>) {
+        self.durable_here(seq, lent);
     }
 
     fn confirmed(&self) -> Seq {
@@ -71,47 +103,66 @@ impl Backend for Shards {
         self.word.take()
     }
 
+    /// What is set aside is let go, and learners join, when what is here is durable.
     fn waits_for_durability(&self) -> bool {
-        false
+        self.has_asides() || self.members.values().any(|m| !m.is_full() || !m.is_synced())
     }
 
     fn hears(&self, from: OsdId, shard: i8, interval: Epoch) -> bool {
         let now = interval == self.group.interval && self.connected.contains(&from);
-        now && shard >= 0 && self.group.shard_of(from) == shard
+        let place = self.members.get(&from).map(|m| m.place as i8);
+        now && place == Some(shard)
     }
 
-    fn on_message(&mut self, _: OsdId, _: PeerBody, _: &mut Lent<'_>) -> Option<ScrubBody> {
-        None
+    fn on_message(&mut self, from: OsdId, body: PeerBody, lent: &mut Lent<'_>) -> Option<ScrubBody> {
+        self.said(from, body, lent)
     }
 
     fn recover(&mut self, _: &mut Lent<'_>) {}
 
     fn next_timer(&self) -> Option<Duration> {
-        None
+        [self.look_at, self.repair_at].into_iter().flatten().min()
     }
 
-    fn tick(&mut self, _: &mut Lent<'_>) {}
+    fn tick(&mut self, lent: &mut Lent<'_>) {
+        self.look_after_members(lent);
+        if self.repair_at.is_some_and(|at| at <= lent.now) {
+            self.repair_at = None;
+            self.go_on_repairing(lent);
+        }
+    }
 
     fn wants_to_copy(&self) -> Option<CopyNeed> {
-        None
+        self.copies_wanted()
     }
 
-    fn grant(&mut self, _: usize, _: &mut Lent<'_>) {}
-
-    fn turn_begins(&mut self, _: Whose, _: TurnId, _: &mut Lent<'_>) -> bool {
-        false
+    fn grant(&mut self, objects: usize, lent: &mut Lent<'_>) {
+        self.copies_granted(objects, lent);
     }
 
-    fn repair_dropped(&mut self, _: u64, _: &mut Lent<'_>) {}
-
-    fn read_ended(&mut self, _: Ticket, _: &mut Lent<'_>) -> bool {
-        false
+    fn turn_begins(&mut self, whose: Whose, turn: TurnId, lent: &mut Lent<'_>) -> bool {
+        match whose {
+            Whose::Copy { member, token } => self.copy_begins(member, token, turn, lent),
+            Whose::Repair(id) => self.repair_begins(id, turn, lent),
+        }
     }
 
-    fn leave(&mut self, _: &mut Lent<'_>) {}
+    fn repair_dropped(&mut self, repair: u64, lent: &mut Lent<'_>) {
+        self.forget_repair(repair, lent);
+    }
 
-    fn damaged(&mut self, _: &HObject, _: &mut Lent<'_>) -> bool {
-        false
+    fn read_ended(&mut self, ticket: Ticket, lent: &mut Lent<'_>) -> bool {
+        let ours = self.reads.own_read_ended(ticket, lent.store);
+        self.go_on_reading(lent);
+        ours
+    }
+
+    fn leave(&mut self, lent: &mut Lent<'_>) {
+        self.reads.leave(lent.store);
+    }
+
+    fn damaged(&mut self, head: &HObject, lent: &mut Lent<'_>) -> bool {
+        self.begin_repair(head.clone(), self.own, repair::Owner::Read, lent)
     }
 
     fn digest(
@@ -121,15 +172,23 @@ impl Backend for Shards {
         deep: bool,
         lent: &mut Lent<'_>,
     ) -> Result<Look, IoError> {
-        let token = self.number();
+        let token = self.next_number();
         let own = Walk::begin(&lent.pg.object_id(from.clone()), to, deep, lent.store)?;
-        Ok(Look {
-            token,
-            own,
-            asked: Vec::new(),
-        })
+        let full = |(osd, m): (&OsdId, &super::Member)| m.is_full().then_some(*osd);
+        let asked: Vec<OsdId> = self.members.iter().filter_map(full).collect();
+        for osd in &asked {
+            let body = ScrubBody::Digest {
+                token,
+                from: from.clone(),
+                to: to.clone(),
+                deep,
+            };
+            self.send_to(*osd, PeerBody::Scrub(body), lent);
+        }
+        Ok(Look { token, own, asked })
     }
 
+    /// Nothing compares shards yet: pools of them are not scrubbed.
     fn judge(&self, _: &HObject, _: &[(OsdId, Option<&ObjectDigest>)]) -> Option<Inconsistent> {
         None
     }
@@ -138,18 +197,38 @@ impl Backend for Shards {
         lent.front.checked(token);
     }
 
-    fn drop_mending(&mut self, _: Option<u64>, _: &mut Lent<'_>) {}
+    fn drop_mending(&mut self, token: Option<u64>, lent: &mut Lent<'_>) {
+        match token {
+            Some(token) => self.drop_repairs(|owner| owner == repair::Owner::Check(token), lent),
+            None => self.drop_repairs(|owner| owner != repair::Owner::Read, lent),
+        }
+    }
 
     fn repaired(&self) -> u64 {
-        0
+        self.repaired
+    }
+
+    fn share_pull_turns(&mut self, turns: PullTurns) {
+        self.turns = turns;
     }
 
     fn number(&mut self) -> u64 {
         self.next_number()
     }
 
-    fn split(&mut self, _: &mut Lent<'_>) {}
+    fn reloaded(&mut self, lent: &mut Lent<'_>) {
+        self.loaded_anew(lent);
+    }
 
+    fn is_born(&mut self, _: &PgState) {
+        self.born = true;
+    }
+
+    fn split(&mut self, lent: &mut Lent<'_>) {
+        self.restart_learning(lent);
+    }
+
+    /// No PG that is split off takes over what is known of members here.
     fn kin(&self, _: &PgState) -> Kin {
         Kin::default()
     }

@@ -1,0 +1,332 @@
+//! Units of one shard that cannot be read, or are others than the code says, are written anew out of the other shards, in place.
+//!
+//! The object keeps its attributes and its version: what is written is what should be there. So a repair that is interrupted has done
+//! no harm. Where the attributes cannot be read either, or the object is not there, nothing is repaired here.
+//!
+//! Invariant: nothing changes the object meanwhile, but the PG's own writes, after which a piece is given up.
+//!
+//! Bounds: [`REPAIRS_MAX`]; those of this OSD take turns with other PGs' ([`PullTurns`]); one piece on its way.
+
+use super::Shards;
+use super::learn::object_on;
+use crate::backend::digest::version_now;
+use crate::backend::erasure::reads::What;
+use crate::backend::pull_turns::{AGAIN, PullTurn};
+use crate::backend::{Anew, Lent, TurnId};
+use crate::state::versions::list_versions;
+use crate::store::{Seq, Ticket};
+use bytes::Bytes;
+use messages::osd::peer::PeerBody;
+use std::collections::VecDeque;
+use types::{EVersion, HObject, Op, SPgId, Transaction};
+
+const REPAIRS_MAX: usize = 16;
+/// Of a shard's units in one piece.
+const PIECE_BYTES: u64 = 1 << 20;
+const UNIT_MAX: usize = 1024;
+
+/// For whom it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A read that met it.
+    Read,
+    /// The scrub's check of this token, whose turn it uses.
+    Check(u64),
+}
+
+#[derive(Debug)]
+struct Item {
+    object: HObject,
+    version: EVersion,
+    size: u64,
+    stripe: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Repair {
+    head: HObject,
+    place: usize,
+    owner: Owner,
+    /// The front's, once it has begun; a check has its own.
+    turn: Option<TurnId>,
+    begun: bool,
+    left: VecDeque<Item>,
+    reading: Option<Ticket>,
+    sent: Option<u64>,
+    /// The newest transaction here.
+    written: Option<Seq>,
+    well: bool,
+    /// Of this OSD's turns.
+    pull: Option<PullTurn>,
+}
+
+impl Shards {
+    /// True if it is on its way.
+    pub(crate) fn begin_repair(
+        &mut self,
+        head: HObject,
+        place: usize,
+        owner: Owner,
+        ctx: &mut Lent<'_>,
+    ) -> bool {
+        let same = |r: &Repair| r.head == head && r.place == place && r.owner == owner;
+        if self.repairs.values().any(same) {
+            return true;
+        }
+        // Others than the one that is to be repaired.
+        let can = self.could_be_active() && self.readable() > self.coding.layout.k();
+        let known = place == self.own || self.group.holder(place).is_some();
+        if self.repairs.len() >= REPAIRS_MAX || !can || !known {
+            return false;
+        }
+        let id = self.next_number();
+        let repair = Repair {
+            head: head.clone(),
+            place,
+            owner,
+            turn: None,
+            begun: false,
+            left: VecDeque::new(),
+            reading: None,
+            sent: None,
+            written: None,
+            well: true,
+            pull: None,
+        };
+        self.repairs.insert(id, repair);
+        match owner {
+            Owner::Read => ctx.front.wait_first(head, id),
+            Owner::Check(_) => self.start_repair(id, ctx),
+        }
+        true
+    }
+
+    /// Its turn has begun.
+    pub(super) fn repair_begins(&mut self, id: u64, turn: TurnId, ctx: &mut Lent<'_>) -> bool {
+        let Some(repair) = self.repairs.get_mut(&id) else {
+            return false;
+        };
+        repair.turn = Some(turn);
+        self.start_repair(id, ctx);
+        true
+    }
+
+    fn start_repair(&mut self, id: u64, ctx: &mut Lent<'_>) {
+        let Some(repair) = self.repairs.get_mut(&id) else {
+            return;
+        };
+        if repair.begun {
+            return;
+        }
+        repair.pull = self.turns.take();
+        if repair.pull.is_none() {
+            self.repair_at = Some(ctx.now + AGAIN);
+            return;
+        }
+        repair.begun = true;
+        let start = ctx.pg.object_id(repair.head.with_snap(0));
+        match list_versions(&start, &repair.head, UNIT_MAX, ctx.store) {
+            Ok((unit, _)) => {
+                for (object, version) in unit.into_iter().filter(|(_, v)| *v != EVersion::default()) {
+                    let stat = ctx.store.stat(&ctx.pg.object_id(object.clone()));
+                    let size = stat.ok().flatten().map_or(0, |s| s.size);
+                    repair.left.push_back(Item {
+                        object,
+                        version,
+                        size,
+                        stripe: 0,
+                    });
+                }
+            }
+            Err(e) => {
+                tracing::error!("pg {}: {}: cannot be repaired: {e}", ctx.pg.id, repair.head);
+                repair.well = false;
+            }
+        }
+        self.repair_on(id, ctx);
+    }
+
+    /// The next piece, or the end.
+    fn repair_on(&mut self, id: u64, ctx: &mut Lent<'_>) {
+        let coding = self.coding.clone();
+        let Some(repair) = self.repairs.get_mut(&id) else {
+            return;
+        };
+        if repair.reading.is_some() || repair.sent.is_some() {
+            return;
+        }
+        let done = |item: &mut Item| item.stripe * coding.layout.stripe() >= item.size;
+        while repair.left.pop_front_if(done).is_some() {}
+        let Some(item) = repair.left.front().filter(|_| repair.well) else {
+            return self.end_repair(id, ctx);
+        };
+        let pieces = (PIECE_BYTES / coding.layout.unit()).max(1);
+        let end = (item.stripe + pieces).min(item.size.div_ceil(coding.layout.stripe()));
+        let what = What {
+            oid: ctx.pg.object_id(item.object.clone()),
+            version: item.version,
+            stripes: item.stripe..end,
+            wanted: vec![repair.place],
+            without: vec![repair.place],
+        };
+        let ticket = self.reads.begin_units(what, ctx.store);
+        if let Some(repair) = self.repairs.get_mut(&id) {
+            repair.reading = Some(ticket);
+        }
+        self.go_on_reading(ctx);
+    }
+
+    /// A read has ended; true if it was a repair's.
+    pub(super) fn repair_read(&mut self, ticket: Ticket, ctx: &mut Lent<'_>) -> bool {
+        let found = self.repairs.iter_mut().find(|(_, r)| r.reading == Some(ticket));
+        let Some((id, repair)) = found else { return false };
+        let id = *id;
+        repair.reading = None;
+        let units = self.reads.take_units(ticket).and_then(|mut all| all.pop());
+        self.reads.release(ticket, ctx.store);
+        match (units, repair.left.front_mut()) {
+            (Some(units), Some(item)) => {
+                let oid = ctx.pg.object_id(item.object.clone());
+                if version_now(&oid, ctx.store) == item.version {
+                    let layout = self.coding.layout;
+                    let count = units.len() as u64 / layout.unit();
+                    let offset = layout.extent_on_shard(&(item.stripe..item.stripe + count)).0;
+                    item.stripe += count;
+                    let mut data = Bytes::from(units);
+                    // Zeros up to the end of the units: no block is completed with what cannot be read.
+                    data.truncate(item.size.saturating_sub(offset) as usize);
+                    let oid = object_on(&item.object, repair.place);
+                    let op = Op::Write { oid, offset, data };
+                    self.write_repaired(id, op, ctx);
+                } else {
+                    // A write of the PG's own; whoever meets it again begins anew.
+                    item.stripe = u64::MAX / self.coding.layout.stripe();
+                }
+            }
+            _ => repair.well = false,
+        }
+        self.repair_on(id, ctx);
+        true
+    }
+
+    fn write_repaired(&mut self, id: u64, op: Op, ctx: &mut Lent<'_>) {
+        let number = self.next_number();
+        let Some(repair) = self.repairs.get_mut(&id) else {
+            return;
+        };
+        let place = repair.place;
+        let txn = Transaction {
+            collection: SPgId {
+                shard: place as i8,
+                ..ctx.pg.id
+            },
+            ops: vec![op],
+        };
+        if place == self.own {
+            match ctx.store.submit(&txn) {
+                Ok(seq) => {
+                    ctx.pg.last_seq = seq;
+                    repair.written = Some(seq);
+                }
+                Err(e) => {
+                    tracing::error!("pg {}: {}: is not repaired: {e}", ctx.pg.id, repair.head);
+                    repair.well = false;
+                }
+            }
+            return;
+        }
+        match self.group.holder(place) {
+            Some(osd) if self.members.get(&osd).is_some_and(|m| m.is_full()) => {
+                repair.sent = Some(number);
+                let txn = txn.into();
+                self.send_to(osd, PeerBody::Apply { seq: number, txn }, ctx);
+            }
+            _ => repair.well = false,
+        }
+    }
+
+    pub(super) fn repair_applied(&mut self, osd: types::OsdId, number: u64, ctx: &mut Lent<'_>) {
+        let Some(place) = self.members.get(&osd).map(|m| m.place) else {
+            return;
+        };
+        let mut on = Vec::new();
+        for (id, repair) in &mut self.repairs {
+            if repair.place == place && repair.sent.is_some_and(|n| n <= number) {
+                repair.sent = None;
+                on.push(*id);
+            }
+        }
+        on.into_iter().for_each(|id| self.repair_on(id, ctx));
+    }
+
+    fn end_repair(&mut self, id: u64, ctx: &mut Lent<'_>) {
+        let Some(repair) = self.repairs.remove(&id) else {
+            return;
+        };
+        if let Some(seq) = repair.written {
+            let mut anew = Anew {
+                pg: ctx.pg,
+                store: ctx.store,
+                now: ctx.now,
+            };
+            if let Err(e) = ctx.front.replaced(&repair.head, &[], seq, &mut anew) {
+                tracing::error!("pg {}: {}: {e}", ctx.pg.id, repair.head);
+            }
+        }
+        match repair.well {
+            true => self.repaired += 1,
+            false if repair.owner == Owner::Read => ctx.front.unreadable(&repair.head),
+            false => {}
+        }
+        if let Owner::Check(token) = repair.owner
+            && !self.is_mending(token)
+        {
+            ctx.front.checked(token);
+        }
+        if let Some(turn) = repair.turn {
+            ctx.front.end(turn, ctx.store);
+        }
+        drop(repair.pull);
+        self.go_on_repairing(ctx);
+    }
+
+    pub(crate) fn is_mending(&self, token: u64) -> bool {
+        self.repairs.values().any(|r| r.owner == Owner::Check(token))
+    }
+
+    /// Those that wait for a turn of this OSD.
+    pub(super) fn go_on_repairing(&mut self, ctx: &mut Lent<'_>) {
+        let waits = |(id, r): (&u64, &Repair)| {
+            (!r.begun && (r.turn.is_some() || r.owner != Owner::Read)).then_some(*id)
+        };
+        let waiting: Vec<u64> = self.repairs.iter().filter_map(waits).collect();
+        waiting.into_iter().for_each(|id| self.start_repair(id, ctx));
+    }
+
+    /// They are not wanted any more; their turns end.
+    pub(crate) fn drop_repairs(&mut self, gone: impl Fn(Owner) -> bool, ctx: &mut Lent<'_>) {
+        let gone: Vec<Repair> = self
+            .repairs
+            .extract_if(.., |_, r| gone(r.owner))
+            .map(|(_, r)| r)
+            .collect();
+        for repair in gone {
+            repair
+                .reading
+                .into_iter()
+                .for_each(|t| self.reads.release(t, ctx.store));
+            if let Some(turn) = repair.turn {
+                ctx.front.end(turn, ctx.store);
+            }
+        }
+    }
+
+    pub(super) fn forget_repair(&mut self, id: u64, ctx: &mut Lent<'_>) {
+        if let Some(repair) = self.repairs.remove(&id) {
+            repair
+                .reading
+                .into_iter()
+                .for_each(|t| self.reads.release(t, ctx.store));
+        }
+    }
+}
