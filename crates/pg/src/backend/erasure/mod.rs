@@ -9,8 +9,11 @@
 pub(crate) mod collect;
 pub(crate) mod cut;
 pub(crate) mod fill;
+pub(crate) mod judge;
 pub(crate) mod old;
 pub(crate) mod reads;
+#[cfg(test)]
+mod reads_tests;
 pub(crate) mod shards;
 #[cfg(test)]
 mod tests;

@@ -549,6 +549,7 @@ impl Backend for Xor {
         // Parity tells that one is wrong, not which.
         let side = |(osd, digest): &(OsdId, Option<&ObjectDigest>)| Side {
             osd: *osd,
+            shard: *osd as i8,
             digest: digest.cloned(),
             errors: shard_error::READ,
             bad: true,
