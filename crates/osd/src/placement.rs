@@ -11,7 +11,7 @@ use types::pool::{PgPool, pool_flag};
 use types::{Epoch, HObject, ObjectLocator, OsdId, PgId, PoolId, SPgId};
 
 /// Whether OSDs serve pools of shards: monitors make none before all of them do.
-pub const SERVES_SHARDS: bool = false;
+pub const SERVES_SHARDS: bool = true;
 
 /// Peers that this OSD is connected with for heartbeats alone.
 const HEARTBEAT_PEERS_MAX: usize = 64;
