@@ -95,11 +95,17 @@ impl Cluster {
     }
 
     fn alive(&self) -> Vec<OsdId> {
-        (0..self.nodes.len() as OsdId).filter(|o| self.is_up(*o)).collect()
+        (0..self.nodes.len() as OsdId)
+            .filter(|o| self.is_up(*o))
+            .collect()
     }
 
     fn view(&self, osd: OsdId) -> Group {
-        let up: Vec<Option<OsdId>> = self.crush.iter().map(|o| Some(*o).filter(|o| self.is_up(*o))).collect();
+        let up: Vec<Option<OsdId>> = self
+            .crush
+            .iter()
+            .map(|o| Some(*o).filter(|o| self.is_up(*o)))
+            .collect();
         Group {
             me: osd,
             interval: self.interval,
@@ -225,7 +231,10 @@ impl Cluster {
         self.connect(osd, false);
         if self.in_sync.contains(&osd) && self.in_sync.len() > self.min_size() {
             self.in_sync.retain(|o| *o != osd);
-            self.acting.iter_mut().filter(|o| **o == Some(osd)).for_each(|o| *o = None);
+            self.acting
+                .iter_mut()
+                .filter(|o| **o == Some(osd))
+                .for_each(|o| *o = None);
         }
         self.find_primary();
         self.tell_all();
@@ -267,7 +276,12 @@ impl Cluster {
                     pg.apply(Input::Grant { objects: 2 }, &mut ctx);
                 }
             }
-            (Role::Member(r), Input::Peer { from, interval, body, .. }) => r.peer(from, interval, body, &mut ctx),
+            (
+                Role::Member(r),
+                Input::Peer {
+                    from, interval, body, ..
+                },
+            ) => r.peer(from, interval, body, &mut ctx),
             (Role::Member(r), Input::Committed(seq)) => r.committed(seq, ctx.out),
             (Role::Member(r), Input::ClientOp(c)) => r.read(c, &pool, &mut ctx),
             (Role::Member(r), Input::PeerDown(osd)) => r.disconnected(osd),
@@ -291,7 +305,9 @@ impl Cluster {
                     let pg = Self::slot(shard);
                     // Through the wire form, as between processes.
                     let msg = PeerMsg::Pg { pg, interval, body };
-                    let PeerMsg::Pg { pg, interval, body } = PeerMsg::from_message(&msg.to_message()).unwrap() else {
+                    let PeerMsg::Pg { pg, interval, body } =
+                        PeerMsg::from_message(&msg.to_message()).unwrap()
+                    else {
                         unreachable!()
                     };
                     let link = self.links.entry((osd, to)).or_default();
@@ -312,7 +328,9 @@ impl Cluster {
     }
 
     fn decide(&mut self) {
-        let Some(p) = self.proposals.pop_front() else { return };
+        let Some(p) = self.proposals.pop_front() else {
+            return;
+        };
         let added = p.in_sync.iter().filter(|o| !self.in_sync.contains(o));
         let down = added.chain([&p.in_sync[0]]).any(|o| !self.is_up(*o));
         if p.interval != self.interval || p.expect != self.in_sync || down {
@@ -364,7 +382,12 @@ impl Cluster {
     /// Everything that can happen happens, the order by `pick`.
     fn run(&mut self, mut pick: impl FnMut(usize) -> usize, turns: usize) {
         for _ in 0..turns {
-            let links: Vec<_> = self.links.iter().filter(|(_, q)| !q.is_empty()).map(|(k, _)| *k).collect();
+            let links: Vec<_> = self
+                .links
+                .iter()
+                .filter(|(_, q)| !q.is_empty())
+                .map(|(k, _)| *k)
+                .collect();
             let alive = self.alive();
             let n = links.len() + alive.len() + 2;
             match pick(n) % n {
@@ -448,13 +471,23 @@ impl Cluster {
                 return self.run(in_turn(), 400);
             }
         }
-        panic!("in sync {:?}, shards {:?}, led by {}", self.in_sync, self.acting, self.primary);
+        panic!(
+            "in sync {:?}, shards {:?}, led by {}",
+            self.in_sync, self.acting, self.primary
+        );
     }
 
     /// All shards of an object fit, and give its data.
     fn check(&self, name: &str) -> Option<Vec<u8>> {
         let coding = &self.coding;
-        let object = HObject::new(POOL, hash(name.as_bytes()), Bytes::new(), Bytes::new(), name.to_owned().into(), NOSNAP);
+        let object = HObject::new(
+            POOL,
+            hash(name.as_bytes()),
+            Bytes::new(),
+            Bytes::new(),
+            name.to_owned().into(),
+            NOSNAP,
+        );
         let mut columns = Vec::new();
         let mut sizes = BTreeSet::new();
         let mut attrs = BTreeSet::new();
@@ -473,7 +506,11 @@ impl Cluster {
         assert_eq!(attrs.len(), 1, "{name}: and the attributes");
         let (data, parity) = columns.split_at(coding.layout.k());
         let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
-        assert_eq!(coding.code.encode(&data).unwrap(), parity, "{name}: the shards fit");
+        assert_eq!(
+            coding.code.encode(&data).unwrap(),
+            parity,
+            "{name}: the shards fit"
+        );
         let size = sizes.pop_first().flatten()?;
         let mut all = coding.layout.join(&data).unwrap();
         all.truncate(size as usize);
@@ -507,7 +544,12 @@ fn a_write_is_answered_when_every_shard_has_it() {
     let mut c = Cluster::new(3, 2, 1);
     c.run(in_turn(), 300);
     assert!(c.pg().unwrap().is_active());
-    let tid = c.send("a", vec![write_full(b"hello, world: more than one stripe of it, and then some")]);
+    let tid = c.send(
+        "a",
+        vec![write_full(
+            b"hello, world: more than one stripe of it, and then some",
+        )],
+    );
     c.flush(0);
     c.deliver_all((0, 1));
     c.flush(1);
@@ -516,7 +558,7 @@ fn a_write_is_answered_when_every_shard_has_it() {
     c.run(in_turn(), 200);
     assert_eq!(c.answered(tid).unwrap().result, 0);
     assert_eq!(c.do_now("a", vec![write(20, b"over two units")]).result, 0);
-    let want = b"hello, world: more tover two unitsipe of it, and then some";
+    let want = b"hello, world: more tover two units of it, and then some";
     assert_eq!(c.data("a").unwrap(), want);
     c.settle();
     assert_eq!(c.check("a").unwrap(), want);
@@ -713,10 +755,14 @@ impl Client1 {
     /// Takes in answers.
     fn hear(&mut self, c: &Cluster) {
         for o in 0..NAMES.len() {
-            let Some((tid, _)) = self.open.get(&o) else { continue };
+            let Some((tid, _)) = self.open.get(&o) else {
+                continue;
+            };
             let Some(reply) = c.answered(*tid) else { continue };
             let result = reply.result;
-            let Some((_, step)) = self.open.remove(&o) else { continue };
+            let Some((_, step)) = self.open.remove(&o) else {
+                continue;
+            };
             match result {
                 0 => self.apply(&step),
                 -2 => assert!(!self.data.contains_key(&o), "{step:?}: it is there"),
@@ -789,7 +835,11 @@ fn walk(n: usize, k: usize, m: usize, seed: u64, steps: &[Step]) {
     c.settle();
     for (o, name) in NAMES.into_iter().enumerate() {
         assert_eq!(c.check(name).as_ref(), client.data.get(&o), "{name}");
-        assert_eq!(c.data(name).as_ref(), client.data.get(&o), "{name}, as it is read");
+        assert_eq!(
+            c.data(name).as_ref(),
+            client.data.get(&o),
+            "{name}, as it is read"
+        );
     }
     c.check_logs();
 }

@@ -3,8 +3,9 @@
 use super::{Shards, repair};
 use crate::api::Word;
 use crate::backend::digest::Walk;
+use crate::backend::erasure::judge::{Found, judge};
 use crate::backend::erasure::old::{Cut, cut_here};
-use crate::backend::findings::Inconsistent;
+use crate::backend::findings::{Inconsistent, shard_error};
 use crate::backend::group::Group;
 use crate::backend::pull_turns::PullTurns;
 use crate::backend::reports::{CopyNeed, Kin, MemberState};
@@ -14,6 +15,7 @@ use crate::state::pg::PgState;
 use crate::store::{IoError, ObjectStore, Seq, Ticket};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{ObjectDigest, ScrubBody};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use types::{Epoch, Errno, HObject, ObjectId, OsdId, Transaction};
 
@@ -188,13 +190,37 @@ impl Backend for Shards {
         Ok(Look { token, own, asked })
     }
 
-    /// Nothing compares shards yet: pools of them are not scrubbed.
-    fn judge(&self, _: &HObject, _: &[(OsdId, Option<&ObjectDigest>)]) -> Option<Inconsistent> {
-        None
+    fn judge(&self, object: &HObject, sides: &[(OsdId, Option<&ObjectDigest>)]) -> Option<Inconsistent> {
+        let place = |osd: OsdId| match osd == self.group.me {
+            true => Some(self.own),
+            false => self.members.get(&osd).map(|m| m.place),
+        };
+        let mut found = Vec::new();
+        for (osd, digest) in sides {
+            found.extend(place(*osd).map(|shard| Found {
+                osd: *osd,
+                shard,
+                digest: *digest,
+            }));
+        }
+        judge(object, &self.coding, &found)
     }
 
-    fn mend(&mut self, _: HObject, _: &[Inconsistent], token: u64, lent: &mut Lent<'_>) {
-        lent.front.checked(token);
+    /// Units that cannot be read, or do not fit, are written anew; a shard without the object, or with other attributes, stays as it is.
+    fn mend(&mut self, head: HObject, wrong: &[Inconsistent], token: u64, lent: &mut Lent<'_>) {
+        let units = shard_error::READ | shard_error::EC_HASH;
+        let bad = wrong.iter().filter(|w| w.good.is_some()).flat_map(|w| &w.sides);
+        let places: BTreeSet<i8> = bad
+            .filter(|s| s.bad && s.errors & units != 0)
+            .map(|s| s.shard)
+            .collect();
+        let mut begun = false;
+        for place in places.into_iter().filter_map(|p| usize::try_from(p).ok()) {
+            begun |= self.begin_repair(head.clone(), place, repair::Owner::Check(token), lent);
+        }
+        if !begun {
+            lent.front.checked(token);
+        }
     }
 
     fn drop_mending(&mut self, token: Option<u64>, lent: &mut Lent<'_>) {
