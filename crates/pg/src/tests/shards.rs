@@ -50,6 +50,8 @@ struct Cluster {
     replies: Vec<MOSDOpReply>,
     tid: u64,
     led: BTreeSet<OsdId>,
+    /// What is read.
+    snap: u64,
     requests: Rig,
 }
 
@@ -79,6 +81,7 @@ impl Cluster {
             replies: Vec::new(),
             tid: 0,
             led: BTreeSet::from([0]),
+            snap: NOSNAP,
             requests: Rig::new(),
         };
         c.requests.snapc = (0, Vec::new());
@@ -418,6 +421,7 @@ impl Cluster {
     fn send_again(&mut self, tid: u64, oid: &str, ops: Vec<OsdOp>) {
         let mut op = self.requests.request(oid, ops);
         (op.tid, op.epoch) = (tid, self.epoch);
+        op.snapid = self.snap;
         op.pgid = Self::slot(self.nodes[self.primary as usize].shard);
         let client = Arc::new(Client {
             name: EntityName::client(4100),
@@ -455,7 +459,13 @@ impl Cluster {
     }
 
     fn data(&mut self, oid: &str) -> Option<Vec<u8>> {
+        self.data_at(oid, NOSNAP)
+    }
+
+    fn data_at(&mut self, oid: &str, snap: u64) -> Option<Vec<u8>> {
+        self.snap = snap;
         let reply = self.do_now(oid, vec![read(0, 0)]);
+        self.snap = NOSNAP;
         (reply.result != -2).then(|| {
             assert_eq!(reply.result, 0);
             reply.ops[0].outdata.to_vec()
@@ -479,15 +489,13 @@ impl Cluster {
 
     /// All shards of an object fit, and give its data.
     fn check(&self, name: &str) -> Option<Vec<u8>> {
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        let object = HObject::new(POOL, hash(&name), Bytes::new(), Bytes::new(), name, NOSNAP);
+        self.check_object(&object)
+    }
+
+    fn check_object(&self, object: &HObject) -> Option<Vec<u8>> {
         let coding = &self.coding;
-        let object = HObject::new(
-            POOL,
-            hash(name.as_bytes()),
-            Bytes::new(),
-            Bytes::new(),
-            name.to_owned().into(),
-            NOSNAP,
-        );
         let mut columns = Vec::new();
         let mut sizes = BTreeSet::new();
         let mut attrs = BTreeSet::new();
@@ -502,19 +510,34 @@ impl Cluster {
             units.resize(len as usize, 0);
             columns.push(units);
         }
-        assert_eq!(sizes.len(), 1, "{name}: each shard tells the size: {sizes:?}");
-        assert_eq!(attrs.len(), 1, "{name}: and the attributes");
+        assert_eq!(sizes.len(), 1, "{object}: each shard tells the size: {sizes:?}");
+        assert_eq!(attrs.len(), 1, "{object}: and the attributes");
         let (data, parity) = columns.split_at(coding.layout.k());
         let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
         assert_eq!(
             coding.code.encode(&data).unwrap(),
             parity,
-            "{name}: the shards fit"
+            "{object}: the shards fit"
         );
         let size = sizes.pop_first().flatten()?;
         let mut all = coding.layout.join(&data).unwrap();
         all.truncate(size as usize);
         Some(all)
+    }
+
+    /// Whatever any shard has, clones too.
+    fn check_all(&self) {
+        let mut objects = BTreeSet::new();
+        for (place, osd) in self.acting.iter().enumerate() {
+            let mut store = self.nodes[osd.unwrap() as usize].store.clone();
+            let first = on_shard(&ObjectId::replicated(HObject::min()), place);
+            let all = store.list(&first, 10_000).unwrap();
+            let ours = all.into_iter().filter(|o| usize::try_from(o.shard) == Ok(place));
+            objects.extend(ours.map(|o| o.object));
+        }
+        for object in objects {
+            assert!(self.check_object(&object).is_some(), "{object}");
+        }
     }
 
     /// Logs are the same, and nothing is left aside.
@@ -695,6 +718,9 @@ enum Step {
     Cut(u8, u8),
     Mend,
     Move(u8),
+    Snap,
+    /// The OSD dies, and its disk is empty.
+    Wipe(u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -710,6 +736,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (any::<u8>(), any::<u8>()).prop_map(|(a, b)| Step::Cut(a, b)),
         1 => Just(Step::Mend),
         1 => any::<u8>().prop_map(Step::Move),
+        1 => Just(Step::Snap),
+        1 => any::<u8>().prop_map(Step::Wipe),
     ]
 }
 
@@ -718,6 +746,8 @@ fn step() -> impl Strategy<Value = Step> {
 struct Client1 {
     data: BTreeMap<usize, Vec<u8>>,
     open: BTreeMap<usize, (u64, Step)>,
+    /// The objects as they were.
+    snaps: Vec<BTreeMap<usize, Vec<u8>>>,
 }
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -794,6 +824,7 @@ fn walk(n: usize, k: usize, m: usize, seed: u64, steps: &[Step]) {
     let mut known = (c.interval, c.primary);
     c.run(&mut pick, 200);
     let osd = |x: u8| (usize::from(x) % n) as OsdId;
+    let mut wiped = false;
     for s in steps {
         match s {
             Step::Run(turns) => c.run(&mut pick, usize::from(*turns)),
@@ -806,6 +837,23 @@ fn walk(n: usize, k: usize, m: usize, seed: u64, steps: &[Step]) {
                 c.crush.rotate_left(usize::from(*x) % (k + m));
                 c.tell_all();
             }
+            // What is sent again has the context that it had.
+            Step::Snap if client.open.is_empty() => {
+                client.snaps.push(client.data.clone());
+                let newest = client.snaps.len() as u64;
+                c.requests.snapc = (newest, (1..=newest).rev().collect());
+            }
+            Step::Snap => {}
+            // Nothing is lost while the others have all.
+            Step::Wipe(x) if !wiped && c.in_sync.len() == k + m => {
+                wiped = true;
+                c.kill(osd(*x));
+                let node = &mut c.nodes[osd(*x) as usize];
+                if let Role::Down = node.role {
+                    (node.store, node.flushed) = Default::default();
+                }
+            }
+            Step::Wipe(_) => {}
             s => {
                 if let Some((o, op)) = Client1::ops(s)
                     && !client.open.contains_key(&o)
