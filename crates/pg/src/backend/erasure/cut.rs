@@ -341,7 +341,7 @@ fn touched(layout: &Layout, shard: usize, range: &Range<u64>) -> (u64, u64) {
 }
 
 /// The same step on another shard's objects.
-fn moved(op: &Op, shard: usize) -> Op {
+pub(crate) fn moved(op: &Op, shard: usize) -> Op {
     let mut op = op.clone();
     let there = |oid: &mut ObjectId| oid.shard = shard as i8;
     match &mut op {

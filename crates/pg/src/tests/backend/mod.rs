@@ -1,8 +1,10 @@
 //! What every back end keeps (the contract of [`Backend`]), as one suite that each implementation passes: copies
-//! ([`copies`]), and two data shards with one of parity ([`xor`]), which also serves whole PGs ([`sharded`]).
+//! ([`copies`]), shards by erasure code ([`coded`]), and a toy of two data shards with one of parity ([`xor`]), which also serves whole
+//! PGs ([`sharded`]).
 //!
 //! A [`World`] is one back end on OSD 0 and the two others of its configuration, whose flushes and losses the suite decides.
 
+mod coded;
 mod copies;
 mod sharded;
 mod xor;
@@ -22,6 +24,12 @@ pub(super) trait World {
     fn new() -> Self;
     fn backend(&mut self) -> (&mut dyn Backend, Lent<'_>);
     fn store(&mut self) -> &mut MemoryStore;
+    /// The object as OSD 0 has it.
+    fn own(&self, oid: &ObjectId) -> ObjectId {
+        oid.clone()
+    }
+    /// What the back end has asked others for comes.
+    fn bring(&mut self) {}
     /// All that was queued on OSD 0 is durable there.
     fn flush(&mut self);
     /// What was sent to the member arrives, is durable there, and it says so.
@@ -129,7 +137,7 @@ fn oid(name: &'static str) -> ObjectId {
 
 /// The PG's next transaction about an object, as the PG makes it: with object info, log entry, and both remembered.
 fn submit(w: &mut impl World, oid: &ObjectId, mut ops: Vec<Op>) -> Result<Seq, Errno> {
-    let (backend, mut lent) = w.backend();
+    let (mut backend, mut lent) = w.backend();
     let version = EVersion::new(5, lent.pg.meta.stats.version + 1);
     let info = crate::state::object_info::ObjectInfo {
         version,
@@ -162,19 +170,24 @@ fn submit(w: &mut impl World, oid: &ObjectId, mut ops: Vec<Op>) -> Result<Seq, E
         version,
         entry: denc::Encode::to_bytes(&entry),
     });
-    let txn = Transaction {
-        collection: spg(),
-        ops,
-    };
-    let seq = match backend.submit(txn.clone(), Some(&oid.object), &mut lent) {
-        Err(Errno::EAGAIN) => {
-            let tickets = bring(backend, &mut lent);
-            let again = backend.submit(txn, Some(&oid.object), &mut lent);
-            tickets.into_iter().for_each(|t| backend.release(t, lent.store));
-            again?
+    let collection = lent.pg.id;
+    let mut txn = Transaction { collection, ops };
+    if collection.shard >= 0 {
+        txn = moved_to(collection, &txn);
+    }
+    let mut done = backend.submit(txn.clone(), Some(&oid.object), &mut lent);
+    let mut tickets = Vec::new();
+    // As the front does: what it lacks is brought.
+    while done == Err(Errno::EAGAIN) {
+        for lack in backend.take_lacking() {
+            tickets.extend(backend.prefetch(&lack.oid, lack.offset, lack.len, &mut lent));
         }
-        submitted => submitted?,
-    };
+        w.bring();
+        (backend, lent) = w.backend();
+        done = backend.submit(txn.clone(), Some(&oid.object), &mut lent);
+    }
+    tickets.into_iter().for_each(|t| backend.release(t, lent.store));
+    let seq = done?;
     lent.pg.meta.stats.version = version.version;
     lent.pg.log.push(entry, seq);
     Ok(seq)
@@ -195,6 +208,16 @@ fn bring(backend: &mut dyn Backend, lent: &mut Lent<'_>) -> Vec<Ticket> {
     tickets
 }
 
+/// The same about one shard's objects.
+fn moved_to(collection: SPgId, txn: &Transaction) -> Transaction {
+    let place = collection.shard as usize;
+    let ops = txn.ops.iter().map(|op| crate::backend::erasure::cut::moved(op, place));
+    Transaction {
+        collection,
+        ops: ops.collect(),
+    }
+}
+
 fn write_op(oid: &ObjectId, offset: u64, data: &[u8]) -> Op {
     Op::Write {
         oid: oid.clone(),
@@ -209,11 +232,14 @@ fn put(w: &mut impl World, oid: &ObjectId, offset: u64, data: &[u8]) -> Seq {
 
 /// As the front reads it: asked for, come, gathered.
 fn data(w: &mut impl World, oid: &ObjectId, offset: u64, len: u64) -> Result<Bytes, IoError> {
+    let oid = &w.own(oid);
     let (backend, mut lent) = w.backend();
     let ticket = backend.prefetch(oid, offset, len, &mut lent);
     if let Some(ticket) = ticket {
         backend.read_ended(ticket, &mut lent);
     }
+    w.bring();
+    let (backend, lent) = w.backend();
     let mut gathered = Gathered::default();
     backend.gather(oid, &[Read::bytes(offset, len)], lent.store, &mut gathered);
     if let Some(ticket) = ticket {
@@ -466,3 +492,4 @@ macro_rules! suite {
 
 suite!(by_copies, copies::Copies);
 suite!(by_shards, xor::Shards);
+suite!(by_code, coded::Coded);
