@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const UNIT: u64 = 16;
 
-enum Role {
+pub(super) enum Role {
     Primary(Box<Pg>),
     Member(Replica),
     /// It has no part in the PG.
@@ -21,8 +21,8 @@ enum Role {
     Down,
 }
 
-struct Node {
-    store: MemoryStore,
+pub(super) struct Node {
+    pub store: MemoryStore,
     /// The store as of the newest flush.
     flushed: MemoryStore,
     role: Role,
@@ -30,31 +30,31 @@ struct Node {
 }
 
 /// A message for a shard.
-type Sent = (i8, Epoch, PeerBody);
+pub(super) type Sent = (i8, Epoch, PeerBody);
 
 /// A cluster of one PG.
-struct Cluster {
+pub(super) struct Cluster {
     coding: Arc<Coding>,
-    nodes: Vec<Node>,
+    pub nodes: Vec<Node>,
     interval: Epoch,
-    primary: OsdId,
-    in_sync: Vec<OsdId>,
-    acting: Vec<Option<OsdId>>,
+    pub primary: OsdId,
+    pub in_sync: Vec<OsdId>,
+    pub acting: Vec<Option<OsdId>>,
     /// Where CRUSH wants each shard, if everybody is up.
-    crush: Vec<OsdId>,
+    pub crush: Vec<OsdId>,
     epoch: u32,
     links: BTreeMap<(OsdId, OsdId), VecDeque<Sent>>,
     cut: BTreeSet<(OsdId, OsdId)>,
     proposals: VecDeque<Proposal>,
-    now: Duration,
+    pub now: Duration,
     replies: Vec<MOSDOpReply>,
     tid: u64,
     led: BTreeSet<OsdId>,
-    requests: Rig,
+    pub requests: Rig,
 }
 
 impl Cluster {
-    fn new(n: usize, k: usize, m: usize) -> Self {
+    pub fn new(n: usize, k: usize, m: usize) -> Self {
         let all: Vec<OsdId> = (0..(k + m) as OsdId).collect();
         let mut c = Self {
             coding: Arc::new(Coding::new(k, m, UNIT).unwrap()),
@@ -95,11 +95,17 @@ impl Cluster {
     }
 
     fn alive(&self) -> Vec<OsdId> {
-        (0..self.nodes.len() as OsdId).filter(|o| self.is_up(*o)).collect()
+        (0..self.nodes.len() as OsdId)
+            .filter(|o| self.is_up(*o))
+            .collect()
     }
 
     fn view(&self, osd: OsdId) -> Group {
-        let up: Vec<Option<OsdId>> = self.crush.iter().map(|o| Some(*o).filter(|o| self.is_up(*o))).collect();
+        let up: Vec<Option<OsdId>> = self
+            .crush
+            .iter()
+            .map(|o| Some(*o).filter(|o| self.is_up(*o)))
+            .collect();
         Group {
             me: osd,
             interval: self.interval,
@@ -124,7 +130,7 @@ impl Cluster {
         })
     }
 
-    fn pg(&self) -> Option<&Pg> {
+    pub fn pg(&self) -> Option<&Pg> {
         match &self.nodes[self.primary as usize].role {
             Role::Primary(pg) => Some(pg),
             _ => None,
@@ -190,7 +196,7 @@ impl Cluster {
         }
     }
 
-    fn start(&mut self, osd: OsdId) {
+    pub fn start(&mut self, osd: OsdId) {
         if self.is_up(osd) {
             return;
         }
@@ -215,7 +221,7 @@ impl Cluster {
     }
 
     /// The process dies; of what was not flushed nothing is left.
-    fn kill(&mut self, osd: OsdId) {
+    pub fn kill(&mut self, osd: OsdId) {
         if !self.is_up(osd) {
             return;
         }
@@ -225,13 +231,16 @@ impl Cluster {
         self.connect(osd, false);
         if self.in_sync.contains(&osd) && self.in_sync.len() > self.min_size() {
             self.in_sync.retain(|o| *o != osd);
-            self.acting.iter_mut().filter(|o| **o == Some(osd)).for_each(|o| *o = None);
+            self.acting
+                .iter_mut()
+                .filter(|o| **o == Some(osd))
+                .for_each(|o| *o = None);
         }
         self.find_primary();
         self.tell_all();
     }
 
-    fn cut(&mut self, a: OsdId, b: OsdId) {
+    pub fn cut(&mut self, a: OsdId, b: OsdId) {
         self.cut.extend([(a, b), (b, a)]);
         for (a, b) in [(a, b), (b, a)] {
             self.links.remove(&(a, b));
@@ -239,7 +248,7 @@ impl Cluster {
         }
     }
 
-    fn mend(&mut self) {
+    pub fn mend(&mut self) {
         for (a, b) in std::mem::take(&mut self.cut) {
             if self.is_up(a) && self.is_up(b) {
                 self.input(a, Input::PeerUp(b));
@@ -248,7 +257,7 @@ impl Cluster {
     }
 
     /// One input to one OSD's PG, and what comes of it.
-    fn input(&mut self, osd: OsdId, input: Input) {
+    pub fn input(&mut self, osd: OsdId, input: Input) {
         let pool = self.pool();
         let node = &mut self.nodes[osd as usize];
         let mut out = Vec::new();
@@ -267,7 +276,12 @@ impl Cluster {
                     pg.apply(Input::Grant { objects: 2 }, &mut ctx);
                 }
             }
-            (Role::Member(r), Input::Peer { from, interval, body, .. }) => r.peer(from, interval, body, &mut ctx),
+            (
+                Role::Member(r),
+                Input::Peer {
+                    from, interval, body, ..
+                },
+            ) => r.peer(from, interval, body, &mut ctx),
             (Role::Member(r), Input::Committed(seq)) => r.committed(seq, ctx.out),
             (Role::Member(r), Input::ClientOp(c)) => r.read(c, &pool, &mut ctx),
             (Role::Member(r), Input::PeerDown(osd)) => r.disconnected(osd),
@@ -291,7 +305,9 @@ impl Cluster {
                     let pg = Self::slot(shard);
                     // Through the wire form, as between processes.
                     let msg = PeerMsg::Pg { pg, interval, body };
-                    let PeerMsg::Pg { pg, interval, body } = PeerMsg::from_message(&msg.to_message()).unwrap() else {
+                    let PeerMsg::Pg { pg, interval, body } =
+                        PeerMsg::from_message(&msg.to_message()).unwrap()
+                    else {
                         unreachable!()
                     };
                     let link = self.links.entry((osd, to)).or_default();
@@ -304,7 +320,7 @@ impl Cluster {
         }
     }
 
-    fn flush(&mut self, osd: OsdId) {
+    pub fn flush(&mut self, osd: OsdId) {
         let node = &mut self.nodes[osd as usize];
         node.flushed = node.store.clone();
         let seq = node.store.seq;
@@ -312,7 +328,9 @@ impl Cluster {
     }
 
     fn decide(&mut self) {
-        let Some(p) = self.proposals.pop_front() else { return };
+        let Some(p) = self.proposals.pop_front() else {
+            return;
+        };
         let added = p.in_sync.iter().filter(|o| !self.in_sync.contains(o));
         let down = added.chain([&p.in_sync[0]]).any(|o| !self.is_up(*o));
         if p.interval != self.interval || p.expect != self.in_sync || down {
@@ -362,9 +380,14 @@ impl Cluster {
     }
 
     /// Everything that can happen happens, the order by `pick`.
-    fn run(&mut self, mut pick: impl FnMut(usize) -> usize, turns: usize) {
+    pub fn run(&mut self, mut pick: impl FnMut(usize) -> usize, turns: usize) {
         for _ in 0..turns {
-            let links: Vec<_> = self.links.iter().filter(|(_, q)| !q.is_empty()).map(|(k, _)| *k).collect();
+            let links: Vec<_> = self
+                .links
+                .iter()
+                .filter(|(_, q)| !q.is_empty())
+                .map(|(k, _)| *k)
+                .collect();
             let alive = self.alive();
             let n = links.len() + alive.len() + 2;
             match pick(n) % n {
@@ -385,7 +408,7 @@ impl Cluster {
         }
     }
 
-    fn send(&mut self, oid: &str, ops: Vec<OsdOp>) -> u64 {
+    pub fn send(&mut self, oid: &str, ops: Vec<OsdOp>) -> u64 {
         self.tid += 1;
         let tid = self.tid;
         self.send_again(tid, oid, ops);
@@ -416,11 +439,11 @@ impl Cluster {
         self.input(self.primary, Input::ClientOp(Box::new(op)));
     }
 
-    fn answered(&self, tid: u64) -> Option<&MOSDOpReply> {
+    pub fn answered(&self, tid: u64) -> Option<&MOSDOpReply> {
         self.replies.iter().find(|r| r.tid == tid)
     }
 
-    fn do_now(&mut self, oid: &str, ops: Vec<OsdOp>) -> MOSDOpReply {
+    pub fn do_now(&mut self, oid: &str, ops: Vec<OsdOp>) -> MOSDOpReply {
         let tid = self.send(oid, ops);
         for _ in 0..40 {
             self.run(in_turn(), 100);
@@ -431,7 +454,7 @@ impl Cluster {
         panic!("{oid} is not answered");
     }
 
-    fn data(&mut self, oid: &str) -> Option<Vec<u8>> {
+    pub fn data(&mut self, oid: &str) -> Option<Vec<u8>> {
         let reply = self.do_now(oid, vec![read(0, 0)]);
         (reply.result != -2).then(|| {
             assert_eq!(reply.result, 0);
@@ -439,7 +462,7 @@ impl Cluster {
         })
     }
 
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         for _ in 0..60 {
             self.run(in_turn(), 100);
             let whole = self.in_sync == self.crush && self.primary == self.crush[0];
@@ -448,13 +471,23 @@ impl Cluster {
                 return self.run(in_turn(), 400);
             }
         }
-        panic!("in sync {:?}, shards {:?}, led by {}", self.in_sync, self.acting, self.primary);
+        panic!(
+            "in sync {:?}, shards {:?}, led by {}",
+            self.in_sync, self.acting, self.primary
+        );
     }
 
     /// All shards of an object fit, and give its data.
-    fn check(&self, name: &str) -> Option<Vec<u8>> {
+    pub fn check(&self, name: &str) -> Option<Vec<u8>> {
         let coding = &self.coding;
-        let object = HObject::new(POOL, hash(name.as_bytes()), Bytes::new(), Bytes::new(), name.to_owned().into(), NOSNAP);
+        let object = HObject::new(
+            POOL,
+            hash(name.as_bytes()),
+            Bytes::new(),
+            Bytes::new(),
+            name.to_owned().into(),
+            NOSNAP,
+        );
         let mut columns = Vec::new();
         let mut sizes = BTreeSet::new();
         let mut attrs = BTreeSet::new();
@@ -473,7 +506,11 @@ impl Cluster {
         assert_eq!(attrs.len(), 1, "{name}: and the attributes");
         let (data, parity) = columns.split_at(coding.layout.k());
         let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
-        assert_eq!(coding.code.encode(&data).unwrap(), parity, "{name}: the shards fit");
+        assert_eq!(
+            coding.code.encode(&data).unwrap(),
+            parity,
+            "{name}: the shards fit"
+        );
         let size = sizes.pop_first().flatten()?;
         let mut all = coding.layout.join(&data).unwrap();
         all.truncate(size as usize);
@@ -507,7 +544,12 @@ fn a_write_is_answered_when_every_shard_has_it() {
     let mut c = Cluster::new(3, 2, 1);
     c.run(in_turn(), 300);
     assert!(c.pg().unwrap().is_active());
-    let tid = c.send("a", vec![write_full(b"hello, world: more than one stripe of it, and then some")]);
+    let tid = c.send(
+        "a",
+        vec![write_full(
+            b"hello, world: more than one stripe of it, and then some",
+        )],
+    );
     c.flush(0);
     c.deliver_all((0, 1));
     c.flush(1);
@@ -713,10 +755,14 @@ impl Client1 {
     /// Takes in answers.
     fn hear(&mut self, c: &Cluster) {
         for o in 0..NAMES.len() {
-            let Some((tid, _)) = self.open.get(&o) else { continue };
+            let Some((tid, _)) = self.open.get(&o) else {
+                continue;
+            };
             let Some(reply) = c.answered(*tid) else { continue };
             let result = reply.result;
-            let Some((_, step)) = self.open.remove(&o) else { continue };
+            let Some((_, step)) = self.open.remove(&o) else {
+                continue;
+            };
             match result {
                 0 => self.apply(&step),
                 -2 => assert!(!self.data.contains_key(&o), "{step:?}: it is there"),
@@ -789,7 +835,11 @@ fn walk(n: usize, k: usize, m: usize, seed: u64, steps: &[Step]) {
     c.settle();
     for (o, name) in NAMES.into_iter().enumerate() {
         assert_eq!(c.check(name).as_ref(), client.data.get(&o), "{name}");
-        assert_eq!(c.data(name).as_ref(), client.data.get(&o), "{name}, as it is read");
+        assert_eq!(
+            c.data(name).as_ref(),
+            client.data.get(&o),
+            "{name}, as it is read"
+        );
     }
     c.check_logs();
 }

@@ -271,7 +271,9 @@ impl World for Coded {
     }
 
     fn attr_on(&self, osd: OsdId, oid: &ObjectId, name: &[u8]) -> Option<Bytes> {
-        self.store_of(osd).attr(&on_shard(oid, osd as usize), name).unwrap()
+        self.store_of(osd)
+            .attr(&on_shard(oid, osd as usize), name)
+            .unwrap()
     }
 
     fn log_on(&self, osd: OsdId) -> usize {

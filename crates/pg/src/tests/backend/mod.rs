@@ -211,7 +211,10 @@ fn bring(backend: &mut dyn Backend, lent: &mut Lent<'_>) -> Vec<Ticket> {
 /// The same about one shard's objects.
 fn moved_to(collection: SPgId, txn: &Transaction) -> Transaction {
     let place = collection.shard as usize;
-    let ops = txn.ops.iter().map(|op| crate::backend::erasure::cut::moved(op, place));
+    let ops = txn
+        .ops
+        .iter()
+        .map(|op| crate::backend::erasure::cut::moved(op, place));
     Transaction {
         collection,
         ops: ops.collect(),

@@ -292,7 +292,9 @@ impl Shards {
                 version,
                 data,
             } => {
-                let data = (result == 0).then_some(data);
+                // What is not there has another version, and can be read for all that.
+                let missing = result == Errno::ENOENT.code();
+                let data = (result == 0 || missing).then_some(data);
                 self.reads.said(from, token, version, data, ctx.store);
                 self.go_on_reading(ctx);
                 // Nothing else depends on it.

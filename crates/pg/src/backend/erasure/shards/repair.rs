@@ -27,6 +27,8 @@ const REPAIRS_MAX: usize = 16;
 /// Of a shard's units in one piece.
 const PIECE_BYTES: u64 = 1 << 20;
 const UNIT_MAX: usize = 1024;
+/// In which the store keeps data.
+const BLOCK: u64 = 4096;
 
 /// For whom it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,9 +251,15 @@ impl Shards {
                     let count = units.len() as u64 / layout.unit();
                     let offset = layout.extent_on_shard(&(item.stripe..item.stripe + count)).0;
                     item.stripe += count;
-                    let mut data = Bytes::from(units);
-                    // Zeros up to the end of the units: no block is completed with what cannot be read.
-                    data.truncate(item.size.saturating_sub(offset) as usize);
+                    let mut data = units;
+                    if item.stripe * layout.stripe() >= item.size {
+                        // Zeros behind the end: no block is completed with what cannot be read.
+                        let end = (offset + data.len() as u64)
+                            .next_multiple_of(BLOCK)
+                            .min(item.size);
+                        data.resize(end.saturating_sub(offset) as usize, 0);
+                    }
+                    let data = Bytes::from(data);
                     let oid = object_on(&item.object, repair.place);
                     let op = Op::Write { oid, offset, data };
                     self.write_repaired(id, vec![op], ctx);
