@@ -558,7 +558,7 @@ fn a_write_is_answered_when_every_shard_has_it() {
     c.run(in_turn(), 200);
     assert_eq!(c.answered(tid).unwrap().result, 0);
     assert_eq!(c.do_now("a", vec![write(20, b"over two units")]).result, 0);
-    let want = b"hello, world: more tover two unitsipe of it, and then some";
+    let want = b"hello, world: more tover two units of it, and then some";
     assert_eq!(c.data("a").unwrap(), want);
     c.settle();
     assert_eq!(c.check("a").unwrap(), want);

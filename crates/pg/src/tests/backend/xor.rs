@@ -8,12 +8,12 @@
 
 use super::*;
 use crate::api::Word;
-use crate::backend::Look;
 use crate::backend::digest::{Walk, version_now};
 use crate::backend::erasure::cut::{self, Before, Coding};
 use crate::backend::findings::{Inconsistent, Side, shard_error};
 use crate::backend::group::Group;
 use crate::backend::reports::{CopyNeed, Kin, MemberState};
+use crate::backend::{Lack, Look};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{ObjectDigest, ScrubBody};
 use std::cell::RefCell;

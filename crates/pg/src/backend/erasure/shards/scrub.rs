@@ -12,27 +12,23 @@ use std::collections::BTreeMap;
 use types::{HObject, OsdId};
 
 impl Shards {
-    pub(super) fn judged(
+    pub(super) fn judged<'a>(
         &self,
         object: &HObject,
-        sides: &[(OsdId, Option<&ObjectDigest>)],
+        sides: &[(OsdId, Option<&'a ObjectDigest>)],
     ) -> Option<Inconsistent> {
         let place = |osd: OsdId| match osd == self.group.me {
             true => Some(self.own),
             false => self.members.get(&osd).map(|m| m.place),
         };
-        let found = |(osd, digest): &(OsdId, Option<&'_ ObjectDigest>)| {
-            place(*osd).map(|shard| (*osd, shard, digest.cloned()))
-        };
-        let found: Vec<_> = sides.iter().filter_map(found).collect();
-        let found: Vec<Found<'_>> = found
-            .iter()
-            .map(|(osd, shard, digest)| Found {
+        let found = |(osd, digest): &(OsdId, Option<&'a ObjectDigest>)| {
+            Some(Found {
                 osd: *osd,
-                shard: *shard,
-                digest: digest.as_ref(),
+                shard: place(*osd)?,
+                digest: *digest,
             })
-            .collect();
+        };
+        let found: Vec<Found<'_>> = sides.iter().filter_map(found).collect();
         judge(object, &self.coding, &found)
     }
 
