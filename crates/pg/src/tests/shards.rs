@@ -1,6 +1,8 @@
 //! Whole PGs over shards, one for each OSD, with stores of their own and a network that a seed may cut. The configuration is kept as the
 //! cluster state keeps it: sets, and who has which shard.
 
+mod walks;
+
 use super::replication::in_turn;
 use super::*;
 use crate::Replica;
@@ -8,12 +10,11 @@ use crate::backend::erasure::cut::{Coding, on_shard};
 use crate::backend::group::{Group, Proposal};
 use crate::broken::{self, Rule};
 use messages::osd::peer::{PeerBody, PeerMsg};
-use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const UNIT: u64 = 16;
 
-enum Role {
+pub(super) enum Role {
     Primary(Box<Pg>),
     Member(Replica),
     /// It has no part in the PG.
@@ -21,8 +22,8 @@ enum Role {
     Down,
 }
 
-struct Node {
-    store: MemoryStore,
+pub(super) struct Node {
+    pub store: MemoryStore,
     /// The store as of the newest flush.
     flushed: MemoryStore,
     role: Role,
@@ -30,33 +31,33 @@ struct Node {
 }
 
 /// A message for a shard.
-type Sent = (i8, Epoch, PeerBody);
+pub(super) type Sent = (i8, Epoch, PeerBody);
 
 /// A cluster of one PG.
-struct Cluster {
+pub(super) struct Cluster {
     coding: Arc<Coding>,
-    nodes: Vec<Node>,
+    pub nodes: Vec<Node>,
     interval: Epoch,
-    primary: OsdId,
-    in_sync: Vec<OsdId>,
-    acting: Vec<Option<OsdId>>,
+    pub primary: OsdId,
+    pub in_sync: Vec<OsdId>,
+    pub acting: Vec<Option<OsdId>>,
     /// Where CRUSH wants each shard, if everybody is up.
-    crush: Vec<OsdId>,
+    pub crush: Vec<OsdId>,
     epoch: u32,
     links: BTreeMap<(OsdId, OsdId), VecDeque<Sent>>,
     cut: BTreeSet<(OsdId, OsdId)>,
     proposals: VecDeque<Proposal>,
-    now: Duration,
+    pub now: Duration,
     replies: Vec<MOSDOpReply>,
     tid: u64,
     led: BTreeSet<OsdId>,
     /// What is read.
     snap: u64,
-    requests: Rig,
+    pub requests: Rig,
 }
 
 impl Cluster {
-    fn new(n: usize, k: usize, m: usize) -> Self {
+    pub fn new(n: usize, k: usize, m: usize) -> Self {
         let all: Vec<OsdId> = (0..(k + m) as OsdId).collect();
         let mut c = Self {
             coding: Arc::new(Coding::new(k, m, UNIT).unwrap()),
@@ -133,7 +134,7 @@ impl Cluster {
         })
     }
 
-    fn pg(&self) -> Option<&Pg> {
+    pub fn pg(&self) -> Option<&Pg> {
         match &self.nodes[self.primary as usize].role {
             Role::Primary(pg) => Some(pg),
             _ => None,
@@ -199,7 +200,7 @@ impl Cluster {
         }
     }
 
-    fn start(&mut self, osd: OsdId) {
+    pub fn start(&mut self, osd: OsdId) {
         if self.is_up(osd) {
             return;
         }
@@ -224,7 +225,7 @@ impl Cluster {
     }
 
     /// The process dies; of what was not flushed nothing is left.
-    fn kill(&mut self, osd: OsdId) {
+    pub fn kill(&mut self, osd: OsdId) {
         if !self.is_up(osd) {
             return;
         }
@@ -243,7 +244,7 @@ impl Cluster {
         self.tell_all();
     }
 
-    fn cut(&mut self, a: OsdId, b: OsdId) {
+    pub fn cut(&mut self, a: OsdId, b: OsdId) {
         self.cut.extend([(a, b), (b, a)]);
         for (a, b) in [(a, b), (b, a)] {
             self.links.remove(&(a, b));
@@ -251,7 +252,7 @@ impl Cluster {
         }
     }
 
-    fn mend(&mut self) {
+    pub fn mend(&mut self) {
         for (a, b) in std::mem::take(&mut self.cut) {
             if self.is_up(a) && self.is_up(b) {
                 self.input(a, Input::PeerUp(b));
@@ -260,7 +261,7 @@ impl Cluster {
     }
 
     /// One input to one OSD's PG, and what comes of it.
-    fn input(&mut self, osd: OsdId, input: Input) {
+    pub fn input(&mut self, osd: OsdId, input: Input) {
         let pool = self.pool();
         let node = &mut self.nodes[osd as usize];
         let mut out = Vec::new();
@@ -323,7 +324,7 @@ impl Cluster {
         }
     }
 
-    fn flush(&mut self, osd: OsdId) {
+    pub fn flush(&mut self, osd: OsdId) {
         let node = &mut self.nodes[osd as usize];
         node.flushed = node.store.clone();
         let seq = node.store.seq;
@@ -383,7 +384,7 @@ impl Cluster {
     }
 
     /// Everything that can happen happens, the order by `pick`.
-    fn run(&mut self, mut pick: impl FnMut(usize) -> usize, turns: usize) {
+    pub fn run(&mut self, mut pick: impl FnMut(usize) -> usize, turns: usize) {
         for _ in 0..turns {
             let links: Vec<_> = self
                 .links
@@ -411,7 +412,7 @@ impl Cluster {
         }
     }
 
-    fn send(&mut self, oid: &str, ops: Vec<OsdOp>) -> u64 {
+    pub fn send(&mut self, oid: &str, ops: Vec<OsdOp>) -> u64 {
         self.tid += 1;
         let tid = self.tid;
         self.send_again(tid, oid, ops);
@@ -443,11 +444,11 @@ impl Cluster {
         self.input(self.primary, Input::ClientOp(Box::new(op)));
     }
 
-    fn answered(&self, tid: u64) -> Option<&MOSDOpReply> {
+    pub fn answered(&self, tid: u64) -> Option<&MOSDOpReply> {
         self.replies.iter().find(|r| r.tid == tid)
     }
 
-    fn do_now(&mut self, oid: &str, ops: Vec<OsdOp>) -> MOSDOpReply {
+    pub fn do_now(&mut self, oid: &str, ops: Vec<OsdOp>) -> MOSDOpReply {
         let tid = self.send(oid, ops);
         for _ in 0..40 {
             self.run(in_turn(), 100);
@@ -458,7 +459,7 @@ impl Cluster {
         panic!("{oid} is not answered");
     }
 
-    fn data(&mut self, oid: &str) -> Option<Vec<u8>> {
+    pub fn data(&mut self, oid: &str) -> Option<Vec<u8>> {
         self.data_at(oid, NOSNAP)
     }
 
@@ -472,7 +473,7 @@ impl Cluster {
         })
     }
 
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         for _ in 0..60 {
             self.run(in_turn(), 100);
             let whole = self.in_sync == self.crush && self.primary == self.crush[0];
@@ -488,7 +489,7 @@ impl Cluster {
     }
 
     /// All shards of an object fit, and give its data.
-    fn check(&self, name: &str) -> Option<Vec<u8>> {
+    pub fn check(&self, name: &str) -> Option<Vec<u8>> {
         let name = Bytes::copy_from_slice(name.as_bytes());
         let object = HObject::new(POOL, hash(&name), Bytes::new(), Bytes::new(), name, NOSNAP);
         self.check_object(&object)
@@ -702,206 +703,4 @@ fn a_pg_moves_to_other_osds() {
         assert_eq!(c.check(name), want, "{name}");
     }
     c.check_logs();
-}
-
-// --- at random ----------------------------------------------------------------------------------------
-
-#[derive(Debug, Clone)]
-enum Step {
-    Write(usize, u64, u8, u8),
-    Full(usize, u8, u8),
-    Truncate(usize, u64),
-    Delete(usize),
-    Run(u8),
-    Kill(u8),
-    Start(u8),
-    Cut(u8, u8),
-    Mend,
-    Move(u8),
-    Snap,
-    /// The OSD dies, and its disk is empty.
-    Wipe(u8),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let o = 0..3usize;
-    prop_oneof![
-        6 => (o.clone(), 0..120u64, 1..60u8, any::<u8>()).prop_map(|(o, at, n, v)| Step::Write(o, at, n, v)),
-        2 => (o.clone(), 1..100u8, any::<u8>()).prop_map(|(o, n, v)| Step::Full(o, n, v)),
-        1 => (o.clone(), 0..150u64).prop_map(|(o, n)| Step::Truncate(o, n)),
-        1 => o.prop_map(Step::Delete),
-        8 => any::<u8>().prop_map(Step::Run),
-        3 => any::<u8>().prop_map(Step::Kill),
-        4 => any::<u8>().prop_map(Step::Start),
-        1 => (any::<u8>(), any::<u8>()).prop_map(|(a, b)| Step::Cut(a, b)),
-        1 => Just(Step::Mend),
-        1 => any::<u8>().prop_map(Step::Move),
-        1 => Just(Step::Snap),
-        1 => any::<u8>().prop_map(Step::Wipe),
-    ]
-}
-
-/// What a client knows of its objects; one message of each is open at a time.
-#[derive(Default)]
-struct Client1 {
-    data: BTreeMap<usize, Vec<u8>>,
-    open: BTreeMap<usize, (u64, Step)>,
-    /// The objects as they were.
-    snaps: Vec<BTreeMap<usize, Vec<u8>>>,
-}
-
-const NAMES: [&str; 3] = ["a", "b", "c"];
-
-impl Client1 {
-    fn ops(step: &Step) -> Option<(usize, OsdOp)> {
-        Some(match step {
-            Step::Write(o, at, n, v) => (*o, write(*at, &vec![*v; *n as usize])),
-            Step::Full(o, n, v) => (*o, write_full(&vec![*v; *n as usize])),
-            Step::Truncate(o, n) => (*o, OsdOp::ranged(code::TRUNCATE, *n, 0)),
-            Step::Delete(o) => (*o, op(code::DELETE)),
-            _ => return None,
-        })
-    }
-
-    fn apply(&mut self, step: &Step) {
-        match step {
-            Step::Write(o, at, n, v) => {
-                let data = self.data.entry(*o).or_default();
-                let end = *at as usize + *n as usize;
-                data.resize(data.len().max(end), 0);
-                data[*at as usize..end].fill(*v);
-            }
-            Step::Full(o, n, v) => drop(self.data.insert(*o, vec![*v; *n as usize])),
-            Step::Truncate(o, n) => {
-                if let Some(data) = self.data.get_mut(o) {
-                    data.resize(*n as usize, 0);
-                }
-            }
-            Step::Delete(o) => drop(self.data.remove(o)),
-            _ => {}
-        }
-    }
-
-    /// Takes in answers.
-    fn hear(&mut self, c: &Cluster) {
-        for o in 0..NAMES.len() {
-            let Some((tid, _)) = self.open.get(&o) else {
-                continue;
-            };
-            let Some(reply) = c.answered(*tid) else { continue };
-            let result = reply.result;
-            let Some((_, step)) = self.open.remove(&o) else {
-                continue;
-            };
-            match result {
-                0 => self.apply(&step),
-                -2 => assert!(!self.data.contains_key(&o), "{step:?}: it is there"),
-                e => panic!("{step:?}: {e}"),
-            }
-        }
-    }
-
-    fn send_open(&self, c: &mut Cluster) {
-        for (tid, step) in self.open.values() {
-            if let Some((o, op)) = Self::ops(step) {
-                c.send_again(*tid, NAMES[o], vec![op]);
-            }
-        }
-    }
-}
-
-/// A walk: whatever was answered is there in the end, and all shards fit.
-fn walk(n: usize, k: usize, m: usize, seed: u64, steps: &[Step]) {
-    let mut c = Cluster::new(n, k, m);
-    let mut client = Client1::default();
-    let mut at = seed | 1;
-    let mut pick = move |max: usize| {
-        at ^= at << 13;
-        at ^= at >> 7;
-        at ^= at << 17;
-        (at >> 20) as usize % max
-    };
-    let mut known = (c.interval, c.primary);
-    c.run(&mut pick, 200);
-    let osd = |x: u8| (usize::from(x) % n) as OsdId;
-    let mut wiped = false;
-    for s in steps {
-        match s {
-            Step::Run(turns) => c.run(&mut pick, usize::from(*turns)),
-            Step::Kill(x) => c.kill(osd(*x)),
-            Step::Start(x) => c.start(osd(*x)),
-            Step::Cut(a, b) if osd(*a) != osd(*b) => c.cut(osd(*a), osd(*b)),
-            Step::Cut(..) => {}
-            Step::Mend => c.mend(),
-            Step::Move(x) => {
-                c.crush.rotate_left(usize::from(*x) % (k + m));
-                c.tell_all();
-            }
-            // What is sent again has the context that it had.
-            Step::Snap if client.open.is_empty() => {
-                client.snaps.push(client.data.clone());
-                let newest = client.snaps.len() as u64;
-                c.requests.snapc = (newest, (1..=newest).rev().collect());
-            }
-            Step::Snap => {}
-            // Nothing is lost while the others have all.
-            Step::Wipe(x) if !wiped && c.in_sync.len() == k + m => {
-                wiped = true;
-                c.kill(osd(*x));
-                let node = &mut c.nodes[osd(*x) as usize];
-                if let Role::Down = node.role {
-                    (node.store, node.flushed) = Default::default();
-                }
-            }
-            Step::Wipe(_) => {}
-            s => {
-                if let Some((o, op)) = Client1::ops(s)
-                    && !client.open.contains_key(&o)
-                    && c.is_up(c.primary)
-                {
-                    let tid = c.send(NAMES[o], vec![op]);
-                    client.open.insert(o, (tid, s.clone()));
-                }
-            }
-        }
-        client.hear(&c);
-        // Clients send again where another one leads.
-        if known != (c.interval, c.primary) && c.is_up(c.primary) {
-            known = (c.interval, c.primary);
-            client.send_open(&mut c);
-        }
-    }
-    (0..n as OsdId).for_each(|o| c.start(o));
-    c.mend();
-    c.settle();
-    for _ in 0..20 {
-        client.send_open(&mut c);
-        c.run(in_turn(), 100);
-        client.hear(&c);
-    }
-    assert!(client.open.is_empty(), "{:?} is not answered", client.open);
-    c.settle();
-    for (o, name) in NAMES.into_iter().enumerate() {
-        assert_eq!(c.check(name).as_ref(), client.data.get(&o), "{name}");
-        assert_eq!(
-            c.data(name).as_ref(),
-            client.data.get(&o),
-            "{name}, as it is read"
-        );
-    }
-    c.check_logs();
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
-
-    #[test]
-    fn two_and_one(seed in any::<u64>(), steps in proptest::collection::vec(step(), 1..60)) {
-        walk(3, 2, 1, seed, &steps);
-    }
-
-    #[test]
-    fn three_and_two_of_six(seed in any::<u64>(), steps in proptest::collection::vec(step(), 1..60)) {
-        walk(6, 3, 2, seed, &steps);
-    }
 }

@@ -3,7 +3,7 @@
 //! Invariants: a shard with a fault of its own is never good. Of the others those that are of one version, size and attributes are one
 //! *party*; the largest is right, the primary's of equal ones, if it has the k shards that an object needs. Where all of it was read
 //! (a deep look) the sums of its units have to be what the code makes of one another: a shard is named as bad where those that are left
-//! without it are more than k and fit. Where none can be named that is told of the object, and nothing is good.
+//! without it are more than k and fit. Where none can be named each may be the bad one: that is told of the object, and nothing is good.
 //!
 //! Not here: making a shard good.
 
@@ -133,7 +133,7 @@ pub(crate) fn judge(object: &HObject, coding: &Coding, found: &[Found<'_>]) -> O
             shard: f.shard as i8,
             digest: f.digest.cloned(),
             errors: *own,
-            bad: *own != 0 || differs != 0,
+            bad: *own != 0 || differs != 0 || !fits,
         });
     }
     if fits && sides.iter().all(|s| !s.bad) {
@@ -298,7 +298,8 @@ mod tests {
             }
             let w = check(&c, &all).unwrap();
             assert_eq!((w.good, w.errors), (None, object_error::DATA_DIGEST));
-            assert_eq!(bad(&w), lost.map(|n| n as i8).into_iter().collect::<Vec<_>>());
+            assert_eq!(bad(&w), (0..(k + m) as i8).collect::<Vec<_>>(), "each may be it");
+            assert_eq!(w.union_errors(), lost.map_or(0, |_| shard_error::MISSING));
             assert_eq!(w.deep, 1);
         }
     }

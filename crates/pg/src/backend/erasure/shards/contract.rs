@@ -1,11 +1,11 @@
 //! [`Backend`] by shards.
 
-use super::{Shards, repair};
+use super::Shards;
+use super::repair::{Extent, Owner};
 use crate::api::Word;
 use crate::backend::digest::Walk;
-use crate::backend::erasure::judge::{Found, judge};
 use crate::backend::erasure::old::{Cut, cut_here};
-use crate::backend::findings::{Inconsistent, shard_error};
+use crate::backend::findings::Inconsistent;
 use crate::backend::group::Group;
 use crate::backend::pull_turns::PullTurns;
 use crate::backend::reports::{CopyNeed, Kin, MemberState};
@@ -15,7 +15,6 @@ use crate::state::pg::PgState;
 use crate::store::{IoError, ObjectStore, Seq, Ticket};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{ObjectDigest, ScrubBody};
-use std::collections::BTreeSet;
 use std::time::Duration;
 use types::{Epoch, Errno, HObject, ObjectId, OsdId, Transaction};
 
@@ -120,7 +119,10 @@ impl Backend for Shards {
         self.said(from, body, lent)
     }
 
-    fn recover(&mut self, _: &mut Lent<'_>) {}
+    /// A read that was let go of makes room for others.
+    fn recover(&mut self, lent: &mut Lent<'_>) {
+        self.go_on_reading(lent);
+    }
 
     fn next_timer(&self) -> Option<Duration> {
         [self.look_at, self.repair_at].into_iter().flatten().min()
@@ -164,7 +166,7 @@ impl Backend for Shards {
     }
 
     fn damaged(&mut self, head: &HObject, lent: &mut Lent<'_>) -> bool {
-        self.begin_repair(head.clone(), self.own, repair::Owner::Read, lent)
+        self.begin_repair(head.clone(), self.own, (Owner::Read, Extent::Units), lent)
     }
 
     fn digest(
@@ -191,42 +193,17 @@ impl Backend for Shards {
     }
 
     fn judge(&self, object: &HObject, sides: &[(OsdId, Option<&ObjectDigest>)]) -> Option<Inconsistent> {
-        let place = |osd: OsdId| match osd == self.group.me {
-            true => Some(self.own),
-            false => self.members.get(&osd).map(|m| m.place),
-        };
-        let mut found = Vec::new();
-        for (osd, digest) in sides {
-            found.extend(place(*osd).map(|shard| Found {
-                osd: *osd,
-                shard,
-                digest: *digest,
-            }));
-        }
-        judge(object, &self.coding, &found)
+        self.judged(object, sides)
     }
 
-    /// Units that cannot be read, or do not fit, are written anew; a shard without the object, or with other attributes, stays as it is.
     fn mend(&mut self, head: HObject, wrong: &[Inconsistent], token: u64, lent: &mut Lent<'_>) {
-        let units = shard_error::READ | shard_error::EC_HASH;
-        let bad = wrong.iter().filter(|w| w.good.is_some()).flat_map(|w| &w.sides);
-        let places: BTreeSet<i8> = bad
-            .filter(|s| s.bad && s.errors & units != 0)
-            .map(|s| s.shard)
-            .collect();
-        let mut begun = false;
-        for place in places.into_iter().filter_map(|p| usize::try_from(p).ok()) {
-            begun |= self.begin_repair(head.clone(), place, repair::Owner::Check(token), lent);
-        }
-        if !begun {
-            lent.front.checked(token);
-        }
+        self.begin_mending(head, wrong, token, lent);
     }
 
     fn drop_mending(&mut self, token: Option<u64>, lent: &mut Lent<'_>) {
         match token {
-            Some(token) => self.drop_repairs(|owner| owner == repair::Owner::Check(token), lent),
-            None => self.drop_repairs(|owner| owner != repair::Owner::Read, lent),
+            Some(token) => self.drop_repairs(|owner| owner == Owner::Check(token), lent),
+            None => self.drop_repairs(|owner| owner != Owner::Read, lent),
         }
     }
 

@@ -22,7 +22,9 @@ mod member;
 mod peer;
 mod propose;
 mod repair;
+mod scrub;
 mod submit;
+mod whole;
 
 use super::cut::Coding;
 use super::reads::Reads;
@@ -36,7 +38,7 @@ use crate::store::Seq;
 use member::{Member, Phase};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::ScrubBody;
-use repair::Repair;
+use repair::{Extent, Owner, Repair};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -249,6 +251,7 @@ impl Shards {
         if let Some(m) = self.members.get_mut(&osd) {
             m.lose(last, keeps && !m.lost, ctx.now);
         }
+        self.repairs_lose(osd, ctx);
         self.update_sources(ctx);
     }
 
@@ -289,7 +292,9 @@ impl Shards {
                 version,
                 data,
             } => {
-                let data = (result == 0).then_some(data);
+                // What is not there has another version, and can be read for all that.
+                let missing = result == Errno::ENOENT.code();
+                let data = (result == 0 || missing).then_some(data);
                 self.reads.said(from, token, version, data, ctx.store);
                 self.go_on_reading(ctx);
                 // Nothing else depends on it.
@@ -297,7 +302,7 @@ impl Shards {
             }
             // No grants are given: nobody answers reads from a shard.
             PeerBody::Ask { .. } => {}
-            PeerBody::Scrub(body) => return Some(body),
+            PeerBody::Scrub(body) => return self.scrub_told(from, body, ctx),
             PeerBody::Stale { known } => {
                 tracing::debug!("pg {}: osd.{from} knows interval {known}", ctx.pg.id);
                 self.begun_anew(from, ctx);
@@ -403,7 +408,7 @@ impl Shards {
             }
         }
         for (object, place) in self.reads.take_bad() {
-            self.begin_repair(object.head(), place, repair::Owner::Read, ctx);
+            self.begin_repair(object.head(), place, (Owner::Read, Extent::Units), ctx);
         }
     }
 
