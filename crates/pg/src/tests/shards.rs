@@ -1,6 +1,8 @@
 //! Whole PGs over shards, one for each OSD, with stores of their own and a network that a seed may cut. The configuration is kept as the
 //! cluster state keeps it: sets, and who has which shard.
 
+mod walks;
+
 use super::replication::in_turn;
 use super::*;
 use crate::Replica;
@@ -8,7 +10,6 @@ use crate::backend::erasure::cut::{Coding, on_shard};
 use crate::backend::group::{Group, Proposal};
 use crate::broken::{self, Rule};
 use messages::osd::peer::{PeerBody, PeerMsg};
-use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const UNIT: u64 = 16;
@@ -50,6 +51,8 @@ pub(super) struct Cluster {
     replies: Vec<MOSDOpReply>,
     tid: u64,
     led: BTreeSet<OsdId>,
+    /// What is read.
+    snap: u64,
     pub requests: Rig,
 }
 
@@ -79,6 +82,7 @@ impl Cluster {
             replies: Vec::new(),
             tid: 0,
             led: BTreeSet::from([0]),
+            snap: NOSNAP,
             requests: Rig::new(),
         };
         c.requests.snapc = (0, Vec::new());
@@ -418,6 +422,7 @@ impl Cluster {
     fn send_again(&mut self, tid: u64, oid: &str, ops: Vec<OsdOp>) {
         let mut op = self.requests.request(oid, ops);
         (op.tid, op.epoch) = (tid, self.epoch);
+        op.snapid = self.snap;
         op.pgid = Self::slot(self.nodes[self.primary as usize].shard);
         let client = Arc::new(Client {
             name: EntityName::client(4100),
@@ -455,7 +460,13 @@ impl Cluster {
     }
 
     pub fn data(&mut self, oid: &str) -> Option<Vec<u8>> {
+        self.data_at(oid, NOSNAP)
+    }
+
+    fn data_at(&mut self, oid: &str, snap: u64) -> Option<Vec<u8>> {
+        self.snap = snap;
         let reply = self.do_now(oid, vec![read(0, 0)]);
+        self.snap = NOSNAP;
         (reply.result != -2).then(|| {
             assert_eq!(reply.result, 0);
             reply.ops[0].outdata.to_vec()
@@ -479,15 +490,13 @@ impl Cluster {
 
     /// All shards of an object fit, and give its data.
     pub fn check(&self, name: &str) -> Option<Vec<u8>> {
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        let object = HObject::new(POOL, hash(&name), Bytes::new(), Bytes::new(), name, NOSNAP);
+        self.check_object(&object)
+    }
+
+    fn check_object(&self, object: &HObject) -> Option<Vec<u8>> {
         let coding = &self.coding;
-        let object = HObject::new(
-            POOL,
-            hash(name.as_bytes()),
-            Bytes::new(),
-            Bytes::new(),
-            name.to_owned().into(),
-            NOSNAP,
-        );
         let mut columns = Vec::new();
         let mut sizes = BTreeSet::new();
         let mut attrs = BTreeSet::new();
@@ -502,19 +511,34 @@ impl Cluster {
             units.resize(len as usize, 0);
             columns.push(units);
         }
-        assert_eq!(sizes.len(), 1, "{name}: each shard tells the size: {sizes:?}");
-        assert_eq!(attrs.len(), 1, "{name}: and the attributes");
+        assert_eq!(sizes.len(), 1, "{object}: each shard tells the size: {sizes:?}");
+        assert_eq!(attrs.len(), 1, "{object}: and the attributes");
         let (data, parity) = columns.split_at(coding.layout.k());
         let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
         assert_eq!(
             coding.code.encode(&data).unwrap(),
             parity,
-            "{name}: the shards fit"
+            "{object}: the shards fit"
         );
         let size = sizes.pop_first().flatten()?;
         let mut all = coding.layout.join(&data).unwrap();
         all.truncate(size as usize);
         Some(all)
+    }
+
+    /// Whatever any shard has, clones too.
+    fn check_all(&self) {
+        let mut objects = BTreeSet::new();
+        for (place, osd) in self.acting.iter().enumerate() {
+            let mut store = self.nodes[osd.unwrap() as usize].store.clone();
+            let first = on_shard(&ObjectId::replicated(HObject::min()), place);
+            let all = store.list(&first, 10_000).unwrap();
+            let ours = all.into_iter().filter(|o| usize::try_from(o.shard) == Ok(place));
+            objects.extend(ours.map(|o| o.object));
+        }
+        for object in objects {
+            assert!(self.check_object(&object).is_some(), "{object}");
+        }
     }
 
     /// Logs are the same, and nothing is left aside.
@@ -679,181 +703,4 @@ fn a_pg_moves_to_other_osds() {
         assert_eq!(c.check(name), want, "{name}");
     }
     c.check_logs();
-}
-
-// --- at random ----------------------------------------------------------------------------------------
-
-#[derive(Debug, Clone)]
-enum Step {
-    Write(usize, u64, u8, u8),
-    Full(usize, u8, u8),
-    Truncate(usize, u64),
-    Delete(usize),
-    Run(u8),
-    Kill(u8),
-    Start(u8),
-    Cut(u8, u8),
-    Mend,
-    Move(u8),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let o = 0..3usize;
-    prop_oneof![
-        6 => (o.clone(), 0..120u64, 1..60u8, any::<u8>()).prop_map(|(o, at, n, v)| Step::Write(o, at, n, v)),
-        2 => (o.clone(), 1..100u8, any::<u8>()).prop_map(|(o, n, v)| Step::Full(o, n, v)),
-        1 => (o.clone(), 0..150u64).prop_map(|(o, n)| Step::Truncate(o, n)),
-        1 => o.prop_map(Step::Delete),
-        8 => any::<u8>().prop_map(Step::Run),
-        3 => any::<u8>().prop_map(Step::Kill),
-        4 => any::<u8>().prop_map(Step::Start),
-        1 => (any::<u8>(), any::<u8>()).prop_map(|(a, b)| Step::Cut(a, b)),
-        1 => Just(Step::Mend),
-        1 => any::<u8>().prop_map(Step::Move),
-    ]
-}
-
-/// What a client knows of its objects; one message of each is open at a time.
-#[derive(Default)]
-struct Client1 {
-    data: BTreeMap<usize, Vec<u8>>,
-    open: BTreeMap<usize, (u64, Step)>,
-}
-
-const NAMES: [&str; 3] = ["a", "b", "c"];
-
-impl Client1 {
-    fn ops(step: &Step) -> Option<(usize, OsdOp)> {
-        Some(match step {
-            Step::Write(o, at, n, v) => (*o, write(*at, &vec![*v; *n as usize])),
-            Step::Full(o, n, v) => (*o, write_full(&vec![*v; *n as usize])),
-            Step::Truncate(o, n) => (*o, OsdOp::ranged(code::TRUNCATE, *n, 0)),
-            Step::Delete(o) => (*o, op(code::DELETE)),
-            _ => return None,
-        })
-    }
-
-    fn apply(&mut self, step: &Step) {
-        match step {
-            Step::Write(o, at, n, v) => {
-                let data = self.data.entry(*o).or_default();
-                let end = *at as usize + *n as usize;
-                data.resize(data.len().max(end), 0);
-                data[*at as usize..end].fill(*v);
-            }
-            Step::Full(o, n, v) => drop(self.data.insert(*o, vec![*v; *n as usize])),
-            Step::Truncate(o, n) => {
-                if let Some(data) = self.data.get_mut(o) {
-                    data.resize(*n as usize, 0);
-                }
-            }
-            Step::Delete(o) => drop(self.data.remove(o)),
-            _ => {}
-        }
-    }
-
-    /// Takes in answers.
-    fn hear(&mut self, c: &Cluster) {
-        for o in 0..NAMES.len() {
-            let Some((tid, _)) = self.open.get(&o) else {
-                continue;
-            };
-            let Some(reply) = c.answered(*tid) else { continue };
-            let result = reply.result;
-            let Some((_, step)) = self.open.remove(&o) else {
-                continue;
-            };
-            match result {
-                0 => self.apply(&step),
-                -2 => assert!(!self.data.contains_key(&o), "{step:?}: it is there"),
-                e => panic!("{step:?}: {e}"),
-            }
-        }
-    }
-
-    fn send_open(&self, c: &mut Cluster) {
-        for (tid, step) in self.open.values() {
-            if let Some((o, op)) = Self::ops(step) {
-                c.send_again(*tid, NAMES[o], vec![op]);
-            }
-        }
-    }
-}
-
-/// A walk: whatever was answered is there in the end, and all shards fit.
-fn walk(n: usize, k: usize, m: usize, seed: u64, steps: &[Step]) {
-    let mut c = Cluster::new(n, k, m);
-    let mut client = Client1::default();
-    let mut at = seed | 1;
-    let mut pick = move |max: usize| {
-        at ^= at << 13;
-        at ^= at >> 7;
-        at ^= at << 17;
-        (at >> 20) as usize % max
-    };
-    let mut known = (c.interval, c.primary);
-    c.run(&mut pick, 200);
-    let osd = |x: u8| (usize::from(x) % n) as OsdId;
-    for s in steps {
-        match s {
-            Step::Run(turns) => c.run(&mut pick, usize::from(*turns)),
-            Step::Kill(x) => c.kill(osd(*x)),
-            Step::Start(x) => c.start(osd(*x)),
-            Step::Cut(a, b) if osd(*a) != osd(*b) => c.cut(osd(*a), osd(*b)),
-            Step::Cut(..) => {}
-            Step::Mend => c.mend(),
-            Step::Move(x) => {
-                c.crush.rotate_left(usize::from(*x) % (k + m));
-                c.tell_all();
-            }
-            s => {
-                if let Some((o, op)) = Client1::ops(s)
-                    && !client.open.contains_key(&o)
-                    && c.is_up(c.primary)
-                {
-                    let tid = c.send(NAMES[o], vec![op]);
-                    client.open.insert(o, (tid, s.clone()));
-                }
-            }
-        }
-        client.hear(&c);
-        // Clients send again where another one leads.
-        if known != (c.interval, c.primary) && c.is_up(c.primary) {
-            known = (c.interval, c.primary);
-            client.send_open(&mut c);
-        }
-    }
-    (0..n as OsdId).for_each(|o| c.start(o));
-    c.mend();
-    c.settle();
-    for _ in 0..20 {
-        client.send_open(&mut c);
-        c.run(in_turn(), 100);
-        client.hear(&c);
-    }
-    assert!(client.open.is_empty(), "{:?} is not answered", client.open);
-    c.settle();
-    for (o, name) in NAMES.into_iter().enumerate() {
-        assert_eq!(c.check(name).as_ref(), client.data.get(&o), "{name}");
-        assert_eq!(
-            c.data(name).as_ref(),
-            client.data.get(&o),
-            "{name}, as it is read"
-        );
-    }
-    c.check_logs();
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
-
-    #[test]
-    fn two_and_one(seed in any::<u64>(), steps in proptest::collection::vec(step(), 1..60)) {
-        walk(3, 2, 1, seed, &steps);
-    }
-
-    #[test]
-    fn three_and_two_of_six(seed in any::<u64>(), steps in proptest::collection::vec(step(), 1..60)) {
-        walk(6, 3, 2, seed, &steps);
-    }
 }

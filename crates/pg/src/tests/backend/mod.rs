@@ -183,7 +183,9 @@ fn submit(w: &mut impl World, oid: &ObjectId, mut ops: Vec<Op>) -> Result<Seq, E
         assert!(!lacks.is_empty(), "what can be tried again says what it lacks");
         for l in lacks {
             let asked = backend.prefetch(&l.oid, l.offset, l.len, &mut lent);
-            asked.iter().for_each(|t| drop(backend.read_ended(*t, &mut lent)));
+            for ticket in &asked {
+                backend.read_ended(*ticket, &mut lent);
+            }
             tickets.extend(asked);
         }
         w.bring();
