@@ -82,20 +82,23 @@ fn fit(coding: &Coding, sums: &[(usize, u64)]) -> Fit {
     }
 }
 
+/// Those without errors of their own that are like one another.
+fn largest_party(found: &[Found<'_>], own: &[u64]) -> Vec<usize> {
+    let whole = |at: usize| found[at].digest.filter(|_| own[at] == 0);
+    let like = |at: usize| -> Vec<usize> {
+        let Some(d) = whole(at) else { return Vec::new() };
+        let same = |o: &usize| whole(*o).is_some_and(|x| differences(d, x) == 0);
+        (0..found.len()).filter(same).collect()
+    };
+    let all = (0..found.len()).map(like);
+    all.reduce(|a, b| if b.len() > a.len() { b } else { a })
+        .unwrap_or_default()
+}
+
 /// Judges one object; None: all shards are of one version and whole. `found`: every shard that there should be, the primary's first.
 pub(crate) fn judge(object: &HObject, coding: &Coding, found: &[Found<'_>]) -> Option<Inconsistent> {
     let mut own: Vec<u64> = found.iter().map(|f| own_errors(f.digest)).collect();
-    let party = {
-        let whole = |at: usize| found[at].digest.filter(|_| own[at] == 0);
-        let like = |at: usize| -> Vec<usize> {
-            let Some(d) = whole(at) else { return Vec::new() };
-            let same = |o: &usize| whole(*o).is_some_and(|x| differences(d, x) == 0);
-            (0..found.len()).filter(same).collect()
-        };
-        let all = (0..found.len()).map(like);
-        all.reduce(|a, b| if b.len() > a.len() { b } else { a })
-            .unwrap_or_default()
-    };
+    let party = largest_party(found, &own);
     let right = party.first().and_then(|at| found[*at].digest);
     let mut errors = 0;
     let mut fits = true;

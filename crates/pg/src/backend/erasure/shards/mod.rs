@@ -43,7 +43,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use submit::Aside;
-use types::{Errno, OsdId};
+use types::{Errno, HObject, OsdId};
 
 /// How often a PG whose members are not all full looks after them.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -93,6 +93,8 @@ pub(crate) struct Shards {
     readable: BTreeSet<OsdId>,
     lacking: Vec<Lack>,
     repairs: BTreeMap<u64, Repair>,
+    /// Shards of objects that nobody could make good, and until when that is not tried again.
+    given_up: BTreeMap<(HObject, usize), Duration>,
     turns: PullTurns,
     repaired: u64,
     /// When those that wait for a turn of this OSD ask again.
@@ -132,6 +134,7 @@ impl Shards {
             readable: BTreeSet::new(),
             lacking: Vec::new(),
             repairs: BTreeMap::new(),
+            given_up: BTreeMap::new(),
             turns: PullTurns::default(),
             repaired: 0,
             repair_at: None,

@@ -21,9 +21,13 @@ use crate::store::{Seq, Ticket};
 use bytes::Bytes;
 use messages::osd::peer::PeerBody;
 use std::collections::VecDeque;
+use std::time::Duration;
 use types::{EVersion, HObject, Op, OsdId, SPgId, Transaction};
 
 const REPAIRS_MAX: usize = 16;
+/// After a repair that came to nothing the object's operations get their error at once for so long.
+const GIVEN_UP_REST: Duration = Duration::from_secs(10);
+const GIVEN_UP_MAX: usize = 1024;
 /// Of a shard's units in one piece.
 const PIECE_BYTES: u64 = 1 << 20;
 const UNIT_MAX: usize = 1024;
@@ -115,7 +119,9 @@ impl Shards {
         // Others than the one that is to be repaired.
         let can = self.could_be_active() && self.readable() > self.coding.layout.k();
         let known = place == self.own || self.group.holder(place).is_some();
-        if self.repairs.len() >= REPAIRS_MAX || !can || !known {
+        let resting = self.given_up.get(&(head.clone(), place));
+        let rests = owner == Owner::Read && resting.is_some_and(|until| *until > ctx.now);
+        if self.repairs.len() >= REPAIRS_MAX || !can || !known || rests {
             return false;
         }
         let id = self.next_number();
@@ -341,7 +347,14 @@ impl Shards {
         }
         match repair.well {
             true => self.repaired += 1,
-            false if repair.owner == Owner::Read => ctx.front.unreadable(&repair.head),
+            false if repair.owner == Owner::Read => {
+                self.given_up.retain(|_, until| *until > ctx.now);
+                if self.given_up.len() < GIVEN_UP_MAX {
+                    let until = ctx.now + GIVEN_UP_REST;
+                    self.given_up.insert((repair.head.clone(), repair.place), until);
+                }
+                ctx.front.unreadable(&repair.head);
+            }
             false => {}
         }
         if let Owner::Check(token) = repair.owner
