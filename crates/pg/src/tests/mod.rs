@@ -16,6 +16,7 @@ mod pieces;
 mod pools;
 mod replication;
 mod scrub;
+mod shard_scrub;
 mod shards;
 mod split_siblings;
 mod tmap;

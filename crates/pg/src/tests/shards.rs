@@ -1,6 +1,8 @@
 //! Whole PGs over shards, one for each OSD, with stores of their own and a network that a seed may cut. The configuration is kept as the
 //! cluster state keeps it: sets, and who has which shard.
 
+mod walks;
+
 use super::replication::in_turn;
 use super::*;
 use crate::Replica;
@@ -8,12 +10,12 @@ use crate::backend::erasure::cut::{Coding, on_shard};
 use crate::backend::group::{Group, Proposal};
 use crate::broken::{self, Rule};
 use messages::osd::peer::{PeerBody, PeerMsg};
-use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const UNIT: u64 = 16;
 
-enum Role {
+#[expect(clippy::large_enum_variant)]
+pub(super) enum Role {
     Primary(Box<Pg>),
     Member(Replica),
     /// It has no part in the PG.
@@ -21,8 +23,8 @@ enum Role {
     Down,
 }
 
-struct Node {
-    store: MemoryStore,
+pub(super) struct Node {
+    pub store: MemoryStore,
     /// The store as of the newest flush.
     flushed: MemoryStore,
     role: Role,
@@ -30,31 +32,33 @@ struct Node {
 }
 
 /// A message for a shard.
-type Sent = (i8, Epoch, PeerBody);
+pub(super) type Sent = (i8, Epoch, PeerBody);
 
 /// A cluster of one PG.
-struct Cluster {
+pub(super) struct Cluster {
     coding: Arc<Coding>,
-    nodes: Vec<Node>,
+    pub nodes: Vec<Node>,
     interval: Epoch,
-    primary: OsdId,
-    in_sync: Vec<OsdId>,
-    acting: Vec<Option<OsdId>>,
+    pub primary: OsdId,
+    pub in_sync: Vec<OsdId>,
+    pub acting: Vec<Option<OsdId>>,
     /// Where CRUSH wants each shard, if everybody is up.
-    crush: Vec<OsdId>,
+    pub crush: Vec<OsdId>,
     epoch: u32,
     links: BTreeMap<(OsdId, OsdId), VecDeque<Sent>>,
     cut: BTreeSet<(OsdId, OsdId)>,
     proposals: VecDeque<Proposal>,
-    now: Duration,
+    pub now: Duration,
     replies: Vec<MOSDOpReply>,
     tid: u64,
     led: BTreeSet<OsdId>,
-    requests: Rig,
+    /// What is read.
+    snap: u64,
+    pub requests: Rig,
 }
 
 impl Cluster {
-    fn new(n: usize, k: usize, m: usize) -> Self {
+    pub fn new(n: usize, k: usize, m: usize) -> Self {
         let all: Vec<OsdId> = (0..(k + m) as OsdId).collect();
         let mut c = Self {
             coding: Arc::new(Coding::new(k, m, UNIT).unwrap()),
@@ -79,6 +83,7 @@ impl Cluster {
             replies: Vec::new(),
             tid: 0,
             led: BTreeSet::from([0]),
+            snap: NOSNAP,
             requests: Rig::new(),
         };
         c.requests.snapc = (0, Vec::new());
@@ -130,7 +135,7 @@ impl Cluster {
         })
     }
 
-    fn pg(&self) -> Option<&Pg> {
+    pub fn pg(&self) -> Option<&Pg> {
         match &self.nodes[self.primary as usize].role {
             Role::Primary(pg) => Some(pg),
             _ => None,
@@ -196,7 +201,7 @@ impl Cluster {
         }
     }
 
-    fn start(&mut self, osd: OsdId) {
+    pub fn start(&mut self, osd: OsdId) {
         if self.is_up(osd) {
             return;
         }
@@ -221,7 +226,7 @@ impl Cluster {
     }
 
     /// The process dies; of what was not flushed nothing is left.
-    fn kill(&mut self, osd: OsdId) {
+    pub fn kill(&mut self, osd: OsdId) {
         if !self.is_up(osd) {
             return;
         }
@@ -240,7 +245,7 @@ impl Cluster {
         self.tell_all();
     }
 
-    fn cut(&mut self, a: OsdId, b: OsdId) {
+    pub fn cut(&mut self, a: OsdId, b: OsdId) {
         self.cut.extend([(a, b), (b, a)]);
         for (a, b) in [(a, b), (b, a)] {
             self.links.remove(&(a, b));
@@ -248,7 +253,7 @@ impl Cluster {
         }
     }
 
-    fn mend(&mut self) {
+    pub fn mend(&mut self) {
         for (a, b) in std::mem::take(&mut self.cut) {
             if self.is_up(a) && self.is_up(b) {
                 self.input(a, Input::PeerUp(b));
@@ -257,7 +262,7 @@ impl Cluster {
     }
 
     /// One input to one OSD's PG, and what comes of it.
-    fn input(&mut self, osd: OsdId, input: Input) {
+    pub fn input(&mut self, osd: OsdId, input: Input) {
         let pool = self.pool();
         let node = &mut self.nodes[osd as usize];
         let mut out = Vec::new();
@@ -320,7 +325,7 @@ impl Cluster {
         }
     }
 
-    fn flush(&mut self, osd: OsdId) {
+    pub fn flush(&mut self, osd: OsdId) {
         let node = &mut self.nodes[osd as usize];
         node.flushed = node.store.clone();
         let seq = node.store.seq;
@@ -340,7 +345,8 @@ impl Cluster {
         // As the cluster state has it.
         let mut standing: Vec<OsdId> = acting.iter().copied().flatten().collect();
         let mut set = p.in_sync.clone();
-        (standing.sort_unstable(), set.sort_unstable());
+        standing.sort_unstable();
+        set.sort_unstable();
         assert_eq!(standing, set, "each has a place");
         for (at, osd) in self.acting.iter().enumerate() {
             let stays = osd.is_some_and(|o| p.in_sync.contains(&o));
@@ -380,7 +386,7 @@ impl Cluster {
     }
 
     /// Everything that can happen happens, the order by `pick`.
-    fn run(&mut self, mut pick: impl FnMut(usize) -> usize, turns: usize) {
+    pub fn run(&mut self, mut pick: impl FnMut(usize) -> usize, turns: usize) {
         for _ in 0..turns {
             let links: Vec<_> = self
                 .links
@@ -408,7 +414,7 @@ impl Cluster {
         }
     }
 
-    fn send(&mut self, oid: &str, ops: Vec<OsdOp>) -> u64 {
+    pub fn send(&mut self, oid: &str, ops: Vec<OsdOp>) -> u64 {
         self.tid += 1;
         let tid = self.tid;
         self.send_again(tid, oid, ops);
@@ -418,6 +424,7 @@ impl Cluster {
     fn send_again(&mut self, tid: u64, oid: &str, ops: Vec<OsdOp>) {
         let mut op = self.requests.request(oid, ops);
         (op.tid, op.epoch) = (tid, self.epoch);
+        op.snapid = self.snap;
         op.pgid = Self::slot(self.nodes[self.primary as usize].shard);
         let client = Arc::new(Client {
             name: EntityName::client(4100),
@@ -439,11 +446,11 @@ impl Cluster {
         self.input(self.primary, Input::ClientOp(Box::new(op)));
     }
 
-    fn answered(&self, tid: u64) -> Option<&MOSDOpReply> {
+    pub fn answered(&self, tid: u64) -> Option<&MOSDOpReply> {
         self.replies.iter().find(|r| r.tid == tid)
     }
 
-    fn do_now(&mut self, oid: &str, ops: Vec<OsdOp>) -> MOSDOpReply {
+    pub fn do_now(&mut self, oid: &str, ops: Vec<OsdOp>) -> MOSDOpReply {
         let tid = self.send(oid, ops);
         for _ in 0..40 {
             self.run(in_turn(), 100);
@@ -454,15 +461,21 @@ impl Cluster {
         panic!("{oid} is not answered");
     }
 
-    fn data(&mut self, oid: &str) -> Option<Vec<u8>> {
+    pub fn data(&mut self, oid: &str) -> Option<Vec<u8>> {
+        self.data_at(oid, NOSNAP)
+    }
+
+    fn data_at(&mut self, oid: &str, snap: u64) -> Option<Vec<u8>> {
+        self.snap = snap;
         let reply = self.do_now(oid, vec![read(0, 0)]);
+        self.snap = NOSNAP;
         (reply.result != -2).then(|| {
             assert_eq!(reply.result, 0);
             reply.ops[0].outdata.to_vec()
         })
     }
 
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         for _ in 0..60 {
             self.run(in_turn(), 100);
             let whole = self.in_sync == self.crush && self.primary == self.crush[0];
@@ -478,16 +491,14 @@ impl Cluster {
     }
 
     /// All shards of an object fit, and give its data.
-    fn check(&self, name: &str) -> Option<Vec<u8>> {
+    pub fn check(&self, name: &str) -> Option<Vec<u8>> {
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        let object = HObject::new(POOL, hash(&name), Bytes::new(), Bytes::new(), name, NOSNAP);
+        self.check_object(&object)
+    }
+
+    fn check_object(&self, object: &HObject) -> Option<Vec<u8>> {
         let coding = &self.coding;
-        let object = HObject::new(
-            POOL,
-            hash(name.as_bytes()),
-            Bytes::new(),
-            Bytes::new(),
-            name.to_owned().into(),
-            NOSNAP,
-        );
         let mut columns = Vec::new();
         let mut sizes = BTreeSet::new();
         let mut attrs = BTreeSet::new();
@@ -502,19 +513,34 @@ impl Cluster {
             units.resize(len as usize, 0);
             columns.push(units);
         }
-        assert_eq!(sizes.len(), 1, "{name}: each shard tells the size: {sizes:?}");
-        assert_eq!(attrs.len(), 1, "{name}: and the attributes");
+        assert_eq!(sizes.len(), 1, "{object}: each shard tells the size: {sizes:?}");
+        assert_eq!(attrs.len(), 1, "{object}: and the attributes");
         let (data, parity) = columns.split_at(coding.layout.k());
         let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
         assert_eq!(
             coding.code.encode(&data).unwrap(),
             parity,
-            "{name}: the shards fit"
+            "{object}: the shards fit"
         );
         let size = sizes.pop_first().flatten()?;
         let mut all = coding.layout.join(&data).unwrap();
         all.truncate(size as usize);
         Some(all)
+    }
+
+    /// Whatever any shard has, clones too.
+    fn check_all(&self) {
+        let mut objects = BTreeSet::new();
+        for (place, osd) in self.acting.iter().enumerate() {
+            let mut store = self.nodes[osd.unwrap() as usize].store.clone();
+            let first = on_shard(&ObjectId::replicated(HObject::min()), place);
+            let all = store.list(&first, 10_000).unwrap();
+            let ours = all.into_iter().filter(|o| usize::try_from(o.shard) == Ok(place));
+            objects.extend(ours.map(|o| o.object));
+        }
+        for object in objects {
+            assert!(self.check_object(&object).is_some(), "{object}");
+        }
     }
 
     /// Logs are the same, and nothing is left aside.
@@ -558,7 +584,7 @@ fn a_write_is_answered_when_every_shard_has_it() {
     c.run(in_turn(), 200);
     assert_eq!(c.answered(tid).unwrap().result, 0);
     assert_eq!(c.do_now("a", vec![write(20, b"over two units")]).result, 0);
-    let want = b"hello, world: more tover two unitsipe of it, and then some";
+    let want = b"hello, world: more tover two units of it, and then some";
     assert_eq!(c.data("a").unwrap(), want);
     c.settle();
     assert_eq!(c.check("a").unwrap(), want);
@@ -679,181 +705,4 @@ fn a_pg_moves_to_other_osds() {
         assert_eq!(c.check(name), want, "{name}");
     }
     c.check_logs();
-}
-
-// --- at random ----------------------------------------------------------------------------------------
-
-#[derive(Debug, Clone)]
-enum Step {
-    Write(usize, u64, u8, u8),
-    Full(usize, u8, u8),
-    Truncate(usize, u64),
-    Delete(usize),
-    Run(u8),
-    Kill(u8),
-    Start(u8),
-    Cut(u8, u8),
-    Mend,
-    Move(u8),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let o = 0..3usize;
-    prop_oneof![
-        6 => (o.clone(), 0..120u64, 1..60u8, any::<u8>()).prop_map(|(o, at, n, v)| Step::Write(o, at, n, v)),
-        2 => (o.clone(), 1..100u8, any::<u8>()).prop_map(|(o, n, v)| Step::Full(o, n, v)),
-        1 => (o.clone(), 0..150u64).prop_map(|(o, n)| Step::Truncate(o, n)),
-        1 => o.prop_map(Step::Delete),
-        8 => any::<u8>().prop_map(Step::Run),
-        3 => any::<u8>().prop_map(Step::Kill),
-        4 => any::<u8>().prop_map(Step::Start),
-        1 => (any::<u8>(), any::<u8>()).prop_map(|(a, b)| Step::Cut(a, b)),
-        1 => Just(Step::Mend),
-        1 => any::<u8>().prop_map(Step::Move),
-    ]
-}
-
-/// What a client knows of its objects; one message of each is open at a time.
-#[derive(Default)]
-struct Client1 {
-    data: BTreeMap<usize, Vec<u8>>,
-    open: BTreeMap<usize, (u64, Step)>,
-}
-
-const NAMES: [&str; 3] = ["a", "b", "c"];
-
-impl Client1 {
-    fn ops(step: &Step) -> Option<(usize, OsdOp)> {
-        Some(match step {
-            Step::Write(o, at, n, v) => (*o, write(*at, &vec![*v; *n as usize])),
-            Step::Full(o, n, v) => (*o, write_full(&vec![*v; *n as usize])),
-            Step::Truncate(o, n) => (*o, OsdOp::ranged(code::TRUNCATE, *n, 0)),
-            Step::Delete(o) => (*o, op(code::DELETE)),
-            _ => return None,
-        })
-    }
-
-    fn apply(&mut self, step: &Step) {
-        match step {
-            Step::Write(o, at, n, v) => {
-                let data = self.data.entry(*o).or_default();
-                let end = *at as usize + *n as usize;
-                data.resize(data.len().max(end), 0);
-                data[*at as usize..end].fill(*v);
-            }
-            Step::Full(o, n, v) => drop(self.data.insert(*o, vec![*v; *n as usize])),
-            Step::Truncate(o, n) => {
-                if let Some(data) = self.data.get_mut(o) {
-                    data.resize(*n as usize, 0);
-                }
-            }
-            Step::Delete(o) => drop(self.data.remove(o)),
-            _ => {}
-        }
-    }
-
-    /// Takes in answers.
-    fn hear(&mut self, c: &Cluster) {
-        for o in 0..NAMES.len() {
-            let Some((tid, _)) = self.open.get(&o) else {
-                continue;
-            };
-            let Some(reply) = c.answered(*tid) else { continue };
-            let result = reply.result;
-            let Some((_, step)) = self.open.remove(&o) else {
-                continue;
-            };
-            match result {
-                0 => self.apply(&step),
-                -2 => assert!(!self.data.contains_key(&o), "{step:?}: it is there"),
-                e => panic!("{step:?}: {e}"),
-            }
-        }
-    }
-
-    fn send_open(&self, c: &mut Cluster) {
-        for (tid, step) in self.open.values() {
-            if let Some((o, op)) = Self::ops(step) {
-                c.send_again(*tid, NAMES[o], vec![op]);
-            }
-        }
-    }
-}
-
-/// A walk: whatever was answered is there in the end, and all shards fit.
-fn walk(n: usize, k: usize, m: usize, seed: u64, steps: &[Step]) {
-    let mut c = Cluster::new(n, k, m);
-    let mut client = Client1::default();
-    let mut at = seed | 1;
-    let mut pick = move |max: usize| {
-        at ^= at << 13;
-        at ^= at >> 7;
-        at ^= at << 17;
-        (at >> 20) as usize % max
-    };
-    let mut known = (c.interval, c.primary);
-    c.run(&mut pick, 200);
-    let osd = |x: u8| (usize::from(x) % n) as OsdId;
-    for s in steps {
-        match s {
-            Step::Run(turns) => c.run(&mut pick, usize::from(*turns)),
-            Step::Kill(x) => c.kill(osd(*x)),
-            Step::Start(x) => c.start(osd(*x)),
-            Step::Cut(a, b) if osd(*a) != osd(*b) => c.cut(osd(*a), osd(*b)),
-            Step::Cut(..) => {}
-            Step::Mend => c.mend(),
-            Step::Move(x) => {
-                c.crush.rotate_left(usize::from(*x) % (k + m));
-                c.tell_all();
-            }
-            s => {
-                if let Some((o, op)) = Client1::ops(s)
-                    && !client.open.contains_key(&o)
-                    && c.is_up(c.primary)
-                {
-                    let tid = c.send(NAMES[o], vec![op]);
-                    client.open.insert(o, (tid, s.clone()));
-                }
-            }
-        }
-        client.hear(&c);
-        // Clients send again where another one leads.
-        if known != (c.interval, c.primary) && c.is_up(c.primary) {
-            known = (c.interval, c.primary);
-            client.send_open(&mut c);
-        }
-    }
-    (0..n as OsdId).for_each(|o| c.start(o));
-    c.mend();
-    c.settle();
-    for _ in 0..20 {
-        client.send_open(&mut c);
-        c.run(in_turn(), 100);
-        client.hear(&c);
-    }
-    assert!(client.open.is_empty(), "{:?} is not answered", client.open);
-    c.settle();
-    for (o, name) in NAMES.into_iter().enumerate() {
-        assert_eq!(c.check(name).as_ref(), client.data.get(&o), "{name}");
-        assert_eq!(
-            c.data(name).as_ref(),
-            client.data.get(&o),
-            "{name}, as it is read"
-        );
-    }
-    c.check_logs();
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
-
-    #[test]
-    fn two_and_one(seed in any::<u64>(), steps in proptest::collection::vec(step(), 1..60)) {
-        walk(3, 2, 1, seed, &steps);
-    }
-
-    #[test]
-    fn three_and_two_of_six(seed in any::<u64>(), steps in proptest::collection::vec(step(), 1..60)) {
-        walk(6, 3, 2, seed, &steps);
-    }
 }

@@ -43,6 +43,7 @@ impl Collect {
     }
 
     /// The data shards that have a range of the object.
+    #[cfg(test)]
     pub fn of_range(version: EVersion, coding: &Coding, offset: u64, len: u64) -> Self {
         let layout = coding.layout;
         // A range of a whole stripe lies on all.
@@ -103,9 +104,11 @@ impl Collect {
 
     /// Whether it comes to an end if all of these could be asked.
     pub fn may_come(&self, coding: &Coding, all: &[usize]) -> bool {
+        let here = self.here.iter().map(|(n, _)| *n);
         let good = all.iter().copied().filter(|n| !self.failed.contains(n));
-        let good: Vec<usize> = good.collect();
-        coding.code.recipe(&good, &self.wanted).is_ok()
+        let good: BTreeSet<usize> = here.chain(good).collect();
+        let good: Vec<usize> = good.into_iter().collect();
+        self.wanted.iter().all(|n| good.contains(n)) || coding.code.recipe(&good, &self.wanted).is_ok()
     }
 
     /// An answer: the version that the shard has, and its bytes, cut off at the shard's end. None: they cannot be read.
@@ -126,6 +129,7 @@ impl Collect {
     }
 
     /// Those that could not be read.
+    #[cfg(test)]
     pub fn failed(&self) -> &BTreeSet<usize> {
         &self.failed
     }

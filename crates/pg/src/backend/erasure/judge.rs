@@ -3,7 +3,7 @@
 //! Invariants: a shard with a fault of its own is never good. Of the others those that are of one version, size and attributes are one
 //! *party*; the largest is right, the primary's of equal ones, if it has the k shards that an object needs. Where all of it was read
 //! (a deep look) the sums of its units have to be what the code makes of one another: a shard is named as bad where those that are left
-//! without it are more than k and fit. Where none can be named that is told of the object, and nothing is good.
+//! without it are more than k and fit. Where none can be named each may be the bad one: that is told of the object, and nothing is good.
 //!
 //! Not here: making a shard good.
 
@@ -82,20 +82,23 @@ fn fit(coding: &Coding, sums: &[(usize, u64)]) -> Fit {
     }
 }
 
+/// Those without errors of their own that are like one another.
+fn largest_party(found: &[Found<'_>], own: &[u64]) -> Vec<usize> {
+    let whole = |at: usize| found[at].digest.filter(|_| own[at] == 0);
+    let like = |at: usize| -> Vec<usize> {
+        let Some(d) = whole(at) else { return Vec::new() };
+        let same = |o: &usize| whole(*o).is_some_and(|x| differences(d, x) == 0);
+        (0..found.len()).filter(same).collect()
+    };
+    let all = (0..found.len()).map(like);
+    all.reduce(|a, b| if b.len() > a.len() { b } else { a })
+        .unwrap_or_default()
+}
+
 /// Judges one object; None: all shards are of one version and whole. `found`: every shard that there should be, the primary's first.
 pub(crate) fn judge(object: &HObject, coding: &Coding, found: &[Found<'_>]) -> Option<Inconsistent> {
     let mut own: Vec<u64> = found.iter().map(|f| own_errors(f.digest)).collect();
-    let party = {
-        let whole = |at: usize| found[at].digest.filter(|_| own[at] == 0);
-        let like = |at: usize| -> Vec<usize> {
-            let Some(d) = whole(at) else { return Vec::new() };
-            let same = |o: &usize| whole(*o).is_some_and(|x| differences(d, x) == 0);
-            (0..found.len()).filter(same).collect()
-        };
-        let all = (0..found.len()).map(like);
-        all.reduce(|a, b| if b.len() > a.len() { b } else { a })
-            .unwrap_or_default()
-    };
+    let party = largest_party(found, &own);
     let right = party.first().and_then(|at| found[*at].digest);
     let mut errors = 0;
     let mut fits = true;
@@ -133,7 +136,7 @@ pub(crate) fn judge(object: &HObject, coding: &Coding, found: &[Found<'_>]) -> O
             shard: f.shard as i8,
             digest: f.digest.cloned(),
             errors: *own,
-            bad: *own != 0 || differs != 0,
+            bad: *own != 0 || differs != 0 || !fits,
         });
     }
     if fits && sides.iter().all(|s| !s.bad) {
@@ -229,7 +232,8 @@ mod tests {
     #[test]
     fn faults_and_differences_name_the_shard() {
         let c = coding(2, 2);
-        let changes: [(fn(&mut ObjectDigest), u64, u64, (u32, u32)); 4] = [
+        type Change = (fn(&mut ObjectDigest), u64, u64, (u32, u32));
+        let changes: [Change; 4] = [
             (|d| d.faults = fault::READ, shard_error::READ, 0, (0, 1)),
             (|d| d.size = 9, 0, object_error::SIZE, (1, 0)),
             (|d| d.attrs = 9, 0, object_error::ATTR_VALUE, (1, 0)),
@@ -298,7 +302,8 @@ mod tests {
             }
             let w = check(&c, &all).unwrap();
             assert_eq!((w.good, w.errors), (None, object_error::DATA_DIGEST));
-            assert_eq!(bad(&w), lost.map(|n| n as i8).into_iter().collect::<Vec<_>>());
+            assert_eq!(bad(&w), (0..(k + m) as i8).collect::<Vec<_>>(), "each may be it");
+            assert_eq!(w.union_errors(), lost.map_or(0, |_| shard_error::MISSING));
             assert_eq!(w.deep, 1);
         }
     }

@@ -13,8 +13,8 @@ use messages::osd::peer::PeerBody;
 use types::{EVersion, Epoch, Errno, HObject, ObjectId, OsdId, SPgId};
 
 const WAITING_MAX: usize = 128;
-/// More than one message of a client reads.
-const LEN_MAX: u64 = 64 << 20;
+/// More than the largest object is (osd_max_object_size), in whole stripes.
+const LEN_MAX: u64 = 160 << 20;
 
 /// A question, and who has asked it.
 #[derive(Debug, Clone)]

@@ -178,24 +178,7 @@ impl LocalCopy {
                 self.scrub_asked(from, interval, body, ctx);
                 return None;
             }
-            PeerBody::ReadUnits {
-                token,
-                object,
-                offset,
-                len,
-            } => {
-                let question = Question {
-                    asker: from,
-                    interval,
-                    token,
-                    object,
-                    offset,
-                    len,
-                };
-                let answer = self.units.ask(self.id, question, ctx.store);
-                self.give_units(answer, ctx);
-                return None;
-            }
+            body @ PeerBody::ReadUnits { .. } => return self.units_asked(from, interval, body, ctx),
             body => body,
         };
         let answer = self.handle(body, reads, ctx);
@@ -214,6 +197,36 @@ impl LocalCopy {
         if let Some(body) = answer {
             self.answer_when_durable(from, interval, body, ctx.store);
         }
+        None
+    }
+
+    /// Nothing of it is for reads of this copy.
+    fn units_asked(
+        &mut self,
+        asker: OsdId,
+        interval: Epoch,
+        body: PeerBody,
+        ctx: &mut Context<'_>,
+    ) -> Option<PeerBody> {
+        let PeerBody::ReadUnits {
+            token,
+            object,
+            offset,
+            len,
+        } = body
+        else {
+            return Some(body);
+        };
+        let question = Question {
+            asker,
+            interval,
+            token,
+            object,
+            offset,
+            len,
+        };
+        let answer = self.units.ask(self.id, question, ctx.store);
+        self.give_units(answer, ctx);
         None
     }
 

@@ -208,13 +208,23 @@ fn what_was_fetched_is_not_fetched_again() {
 #[test]
 fn a_class_method_waits_for_what_the_plan_did_not_foresee() {
     let (mut rig, far) = rig();
-    let mut long = b"\x04\0\0\0rose".to_vec();
-    long.resize(300 << 10, 7);
-    assert_eq!(rig.one("a", write_full(&long)), 0);
+    let resize = [2_000_000u64.to_le_bytes().as_slice(), &[0]].concat();
+    let mut update = [1_500_000u64.to_le_bytes(), 1_500_001u64.to_le_bytes()].concat();
+    update.extend([1, 0]);
+    let resize = OsdOp::on_class("rbd", "object_map_resize", &resize);
+    let update = OsdOp::on_class("rbd", "object_map_update", &update);
+    let mut plain = Rig::new();
+    for rig in [&mut rig, &mut plain] {
+        assert_eq!(rig.one("a", resize.clone()), 0);
+    }
     far.borrow_mut().held = true;
-    let call = post(&mut rig, "a", vec![OsdOp::on_class("rbd", "get_id", b"")]);
-    let got = come(&mut rig);
-    assert_eq!(got, [(call, 0, b"\x04\0\0\0rose".to_vec())]);
+    let begun = far.borrow().begun();
+    let call = post(&mut rig, "a", vec![update.clone()]);
+    assert_eq!(come(&mut rig), [(call, 0, Vec::new())]);
+    assert!(far.borrow().begun() - begun > 2, "header, footer, blocks");
+    far.borrow_mut().held = false;
+    assert_eq!(plain.one("a", update), 0);
+    assert_eq!(rig.data("a", NOSNAP), plain.data("a", NOSNAP));
     assert!(is_at_rest(&rig, &far));
 }
 
@@ -251,13 +261,13 @@ fn an_export_waits_for_the_version_that_is_there_then() {
     let object = HObject::new(POOL, hash(b"a"), Bytes::new(), Bytes::new(), "a".into(), NOSNAP);
     rig.apply(Input::Export { token: 9, object });
     // It waits for no one, and is passed.
-    assert_eq!(rig.one("a", write_full(&[4; 50])), 0);
+    assert_eq!(rig.one("a", write_full(&[4; 100])), 0);
     while rig.end_far() {}
     let exported = rig.out.iter().find_map(|o| match o {
         Output::Exported { token: 9, result } => Some(result.as_ref().unwrap().data.clone()),
         _ => None,
     });
-    assert_eq!(exported.unwrap(), [4; 50][..]);
+    assert_eq!(exported.unwrap(), [4; 100][..]);
     assert!(is_at_rest(&rig, &far));
 }
 

@@ -8,12 +8,12 @@
 
 use super::*;
 use crate::api::Word;
-use crate::backend::Look;
 use crate::backend::digest::{Walk, version_now};
 use crate::backend::erasure::cut::{self, Before, Coding};
 use crate::backend::findings::{Inconsistent, Side, shard_error};
 use crate::backend::group::Group;
 use crate::backend::reports::{CopyNeed, Kin, MemberState};
+use crate::backend::{Lack, Look};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{ObjectDigest, ScrubBody};
 use std::cell::RefCell;
@@ -104,20 +104,24 @@ fn shard_steps(oid: &ObjectId, content: &[u8], shard: usize) -> Vec<Op> {
         oid: oid.clone(),
         size,
     };
-    let mut ops = vec![Op::Touch { oid: oid.clone() }, cut(0)];
-    for (n, stripe) in content.chunks(STRIPE).enumerate() {
+    let mut raw = Vec::new();
+    for stripe in content.chunks(STRIPE) {
         let mut full = stripe.to_vec();
         full.resize(STRIPE, 0);
         let (a, b) = full.split_at(UNIT);
-        let (skip, unit) = match shard {
-            0 => (0, a.to_vec()),
-            1 => (UNIT, b.to_vec()),
-            _ => (0, xor(a, b)),
-        };
-        ops.push(write_op(oid, (n * STRIPE + skip) as u64, &unit));
+        let none = vec![0; UNIT];
+        raw.extend(match shard {
+            0 => [a.to_vec(), none],
+            1 => [none, b.to_vec()],
+            _ => [xor(a, b), none],
+        });
     }
-    ops.push(cut(content.len() as u64));
-    ops
+    vec![
+        Op::Touch { oid: oid.clone() },
+        cut(0),
+        write_op(oid, 0, &raw.concat()),
+        cut(content.len() as u64),
+    ]
 }
 
 /// The shard's units of an object, one behind the other, and the object's size.

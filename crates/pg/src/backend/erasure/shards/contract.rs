@@ -1,6 +1,7 @@
 //! [`Backend`] by shards.
 
-use super::{Shards, repair};
+use super::Shards;
+use super::repair::{Extent, Owner};
 use crate::api::Word;
 use crate::backend::digest::Walk;
 use crate::backend::erasure::old::{Cut, cut_here};
@@ -105,7 +106,7 @@ impl Backend for Shards {
 
     /// What is set aside is let go, and learners join, when what is here is durable.
     fn waits_for_durability(&self) -> bool {
-        self.has_asides() || self.members.values().any(|m| !m.is_full() || !m.is_synced())
+        self.durable < self.newest
     }
 
     fn hears(&self, from: OsdId, shard: i8, interval: Epoch) -> bool {
@@ -118,7 +119,10 @@ impl Backend for Shards {
         self.said(from, body, lent)
     }
 
-    fn recover(&mut self, _: &mut Lent<'_>) {}
+    /// A read that was let go of makes room for others.
+    fn recover(&mut self, lent: &mut Lent<'_>) {
+        self.go_on_reading(lent);
+    }
 
     fn next_timer(&self) -> Option<Duration> {
         [self.look_at, self.repair_at].into_iter().flatten().min()
@@ -162,7 +166,7 @@ impl Backend for Shards {
     }
 
     fn damaged(&mut self, head: &HObject, lent: &mut Lent<'_>) -> bool {
-        self.begin_repair(head.clone(), self.own, repair::Owner::Read, lent)
+        self.begin_repair(head.clone(), self.own, (Owner::Read, Extent::Units), lent)
     }
 
     fn digest(
@@ -188,19 +192,18 @@ impl Backend for Shards {
         Ok(Look { token, own, asked })
     }
 
-    /// Nothing compares shards yet: pools of them are not scrubbed.
-    fn judge(&self, _: &HObject, _: &[(OsdId, Option<&ObjectDigest>)]) -> Option<Inconsistent> {
-        None
+    fn judge(&self, object: &HObject, sides: &[(OsdId, Option<&ObjectDigest>)]) -> Option<Inconsistent> {
+        self.judged(object, sides)
     }
 
-    fn mend(&mut self, _: HObject, _: &[Inconsistent], token: u64, lent: &mut Lent<'_>) {
-        lent.front.checked(token);
+    fn mend(&mut self, head: HObject, wrong: &[Inconsistent], token: u64, lent: &mut Lent<'_>) {
+        self.begin_mending(head, wrong, token, lent);
     }
 
     fn drop_mending(&mut self, token: Option<u64>, lent: &mut Lent<'_>) {
         match token {
-            Some(token) => self.drop_repairs(|owner| owner == repair::Owner::Check(token), lent),
-            None => self.drop_repairs(|owner| owner != repair::Owner::Read, lent),
+            Some(token) => self.drop_repairs(|owner| owner == Owner::Check(token), lent),
+            None => self.drop_repairs(|owner| owner != Owner::Read, lent),
         }
     }
 

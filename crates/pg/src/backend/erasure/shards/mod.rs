@@ -22,7 +22,9 @@ mod member;
 mod peer;
 mod propose;
 mod repair;
+mod scrub;
 mod submit;
+mod whole;
 
 use super::cut::Coding;
 use super::reads::Reads;
@@ -36,12 +38,12 @@ use crate::store::Seq;
 use member::{Member, Phase};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::ScrubBody;
-use repair::Repair;
+use repair::{Extent, Owner, Repair};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use submit::Aside;
-use types::{Errno, OsdId};
+use types::{Errno, HObject, OsdId};
 
 /// How often a PG whose members are not all full looks after them.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -91,10 +93,14 @@ pub(crate) struct Shards {
     readable: BTreeSet<OsdId>,
     lacking: Vec<Lack>,
     repairs: BTreeMap<u64, Repair>,
+    /// Shards of objects that nobody could make good, and until when that is not tried again.
+    given_up: BTreeMap<(HObject, usize), Duration>,
     turns: PullTurns,
     repaired: u64,
     /// When those that wait for a turn of this OSD ask again.
     repair_at: Option<Duration>,
+    /// The newest transaction here, when that was looked at last.
+    newest: Seq,
     /// Too much is not confirmed.
     crowded: bool,
 }
@@ -128,9 +134,11 @@ impl Shards {
             readable: BTreeSet::new(),
             lacking: Vec::new(),
             repairs: BTreeMap::new(),
+            given_up: BTreeMap::new(),
             turns: PullTurns::default(),
             repaired: 0,
             repair_at: None,
+            newest: 0,
             crowded: false,
         }
     }
@@ -249,6 +257,7 @@ impl Shards {
         if let Some(m) = self.members.get_mut(&osd) {
             m.lose(last, keeps && !m.lost, ctx.now);
         }
+        self.repairs_lose(osd, ctx);
         self.update_sources(ctx);
     }
 
@@ -289,7 +298,9 @@ impl Shards {
                 version,
                 data,
             } => {
-                let data = (result == 0).then_some(data);
+                // What is not there has another version, and can be read for all that.
+                let missing = result == Errno::ENOENT.code();
+                let data = (result == 0 || missing).then_some(data);
                 self.reads.said(from, token, version, data, ctx.store);
                 self.go_on_reading(ctx);
                 // Nothing else depends on it.
@@ -297,7 +308,7 @@ impl Shards {
             }
             // No grants are given: nobody answers reads from a shard.
             PeerBody::Ask { .. } => {}
-            PeerBody::Scrub(body) => return Some(body),
+            PeerBody::Scrub(body) => return self.scrub_told(from, body, ctx),
             PeerBody::Stale { known } => {
                 tracing::debug!("pg {}: osd.{from} knows interval {known}", ctx.pg.id);
                 self.begun_anew(from, ctx);
@@ -403,7 +414,7 @@ impl Shards {
             }
         }
         for (object, place) in self.reads.take_bad() {
-            self.begin_repair(object.head(), place, repair::Owner::Read, ctx);
+            self.begin_repair(object.head(), place, (Owner::Read, Extent::Units), ctx);
         }
     }
 
@@ -411,13 +422,19 @@ impl Shards {
 
     /// After anything that may have changed what is to be done.
     fn review(&mut self, ctx: &mut Lent<'_>) {
-        self.try_to_peer(ctx);
-        self.begin_learners(ctx);
-        self.update_sources(ctx);
-        self.go_on_learning(ctx);
+        let at_rest = self.is_at_rest();
+        if !at_rest {
+            self.try_to_peer(ctx);
+            self.begin_learners(ctx);
+            self.update_sources(ctx);
+            self.go_on_learning(ctx);
+        }
         self.release_committed();
+        self.newest = ctx.pg.last_seq;
         self.crowded = ctx.pg.log.since(self.confirmed) > UNCONFIRMED_MAX;
-        self.propose(ctx);
+        if !at_rest {
+            self.propose(ctx);
+        }
         // Not put off by what comes in meanwhile: under load that never ends.
         let at = self.look_at.unwrap_or(ctx.now + LOOK_EVERY);
         self.look_at = (self.is_restless() && self.group.is_primary()).then_some(at);
@@ -425,12 +442,20 @@ impl Shards {
 
     /// Something is under way, or wanted, that needs looking after.
     fn is_restless(&self) -> bool {
-        !self.peered
-            || !Backend::all_full(self)
-            || self.proposal.is_some()
-            || self.handing.is_some()
-            || self.has_asides()
-            || self.wants_another_group()
+        self.has_asides() || !self.is_settled()
+    }
+
+    /// A primary that is as it should be: of all that is reviewed only answers may be due.
+    fn is_at_rest(&self) -> bool {
+        let nothing_open = self.counted.is_empty() && !self.handed && !self.reloading;
+        let synced = self.members.values().all(|m| m.is_synced());
+        let all_read = self.readable.len() == self.members.len();
+        self.group.is_primary() && self.is_settled() && nothing_open && synced && all_read
+    }
+
+    fn is_settled(&self) -> bool {
+        let open = self.proposal.is_some() || self.handing.is_some() || self.wants_another_group();
+        self.peered && Backend::all_full(self) && !open
     }
 
     fn look_after_members(&mut self, ctx: &mut Lent<'_>) {

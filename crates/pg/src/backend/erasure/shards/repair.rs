@@ -1,11 +1,14 @@
 //! Units of one shard that cannot be read, or are others than the code says, are written anew out of the other shards, in place.
 //!
 //! The object keeps its attributes and its version: what is written is what should be there. So a repair that is interrupted has done
-//! no harm. Where the attributes cannot be read either, or the object is not there, nothing is repaired here.
+//! no harm. Where attributes or size are bad, or the object is not there, a scrub has it made anew as a *whole*, in one transaction: a
+//! member's with the attributes that are here, the own one with those of a member.
 //!
 //! Invariant: nothing changes the object meanwhile, but the PG's own writes, after which a piece is given up.
 //!
-//! Bounds: [`REPAIRS_MAX`]; those of this OSD take turns with other PGs' ([`PullTurns`]); one piece on its way.
+//! Bounds: [`REPAIRS_MAX`]; those of this OSD take turns with other PGs' (`PullTurns`); one piece on its way.
+//!
+//! Not here: whole objects ([`super::whole`]).
 
 use super::Shards;
 use super::learn::object_on;
@@ -18,12 +21,18 @@ use crate::store::{Seq, Ticket};
 use bytes::Bytes;
 use messages::osd::peer::PeerBody;
 use std::collections::VecDeque;
-use types::{EVersion, HObject, Op, SPgId, Transaction};
+use std::time::Duration;
+use types::{EVersion, HObject, Op, OsdId, SPgId, Transaction};
 
 const REPAIRS_MAX: usize = 16;
+/// After a repair that came to nothing the object's operations get their error at once for so long.
+const GIVEN_UP_REST: Duration = Duration::from_secs(10);
+const GIVEN_UP_MAX: usize = 1024;
 /// Of a shard's units in one piece.
 const PIECE_BYTES: u64 = 1 << 20;
 const UNIT_MAX: usize = 1024;
+/// In which the store keeps data.
+const BLOCK: u64 = 4096;
 
 /// For whom it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,28 +43,62 @@ pub(crate) enum Owner {
     Check(u64),
 }
 
+/// How much of its objects is written anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Extent {
+    Units,
+    Whole,
+}
+
 #[derive(Debug)]
-struct Item {
-    object: HObject,
-    version: EVersion,
-    size: u64,
+pub(super) struct Item {
+    pub object: HObject,
+    pub version: EVersion,
+    pub size: u64,
+    /// The next one.
     stripe: u64,
+    /// Of a whole object: what it is made with.
+    pub attrs: Option<Vec<(Bytes, Bytes)>>,
+    pub done: bool,
+}
+
+impl Item {
+    pub fn new(object: HObject, version: EVersion, size: u64) -> Self {
+        Self {
+            object,
+            version,
+            size,
+            stripe: 0,
+            attrs: None,
+            done: false,
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Repair {
-    head: HObject,
-    place: usize,
+    pub head: HObject,
+    pub place: usize,
     owner: Owner,
+    pub extent: Extent,
+    /// Whose shard is good.
+    pub good: Option<OsdId>,
+    /// Who tells what the objects are, where that is not known here.
+    pub source: Option<OsdId>,
+    /// He has answered.
+    pub told: bool,
+    /// What answers about the object waited for when it began.
+    pub since: Seq,
     /// The front's, once it has begun; a check has its own.
     turn: Option<TurnId>,
     begun: bool,
-    left: VecDeque<Item>,
-    reading: Option<Ticket>,
-    sent: Option<u64>,
+    pub left: VecDeque<Item>,
+    pub reading: Option<Ticket>,
+    pub sent: Option<u64>,
     /// The newest transaction here.
     written: Option<Seq>,
-    well: bool,
+    pub made: Vec<HObject>,
+    pub well: bool,
     /// Of this OSD's turns.
     pull: Option<PullTurn>,
 }
@@ -66,7 +109,7 @@ impl Shards {
         &mut self,
         head: HObject,
         place: usize,
-        owner: Owner,
+        (owner, extent): (Owner, Extent),
         ctx: &mut Lent<'_>,
     ) -> bool {
         let same = |r: &Repair| r.head == head && r.place == place && r.owner == owner;
@@ -76,7 +119,9 @@ impl Shards {
         // Others than the one that is to be repaired.
         let can = self.could_be_active() && self.readable() > self.coding.layout.k();
         let known = place == self.own || self.group.holder(place).is_some();
-        if self.repairs.len() >= REPAIRS_MAX || !can || !known {
+        let resting = self.given_up.get(&(head.clone(), place));
+        let rests = owner == Owner::Read && resting.is_some_and(|until| *until > ctx.now);
+        if self.repairs.len() >= REPAIRS_MAX || !can || !known || rests {
             return false;
         }
         let id = self.next_number();
@@ -84,19 +129,25 @@ impl Shards {
             head: head.clone(),
             place,
             owner,
+            extent,
+            good: None,
+            source: None,
+            told: true,
+            since: ctx.front.last_write(&head, ctx.pg),
             turn: None,
             begun: false,
             left: VecDeque::new(),
             reading: None,
             sent: None,
             written: None,
+            made: Vec::new(),
             well: true,
             pull: None,
         };
         self.repairs.insert(id, repair);
-        match owner {
-            Owner::Read => ctx.front.wait_first(head, id),
-            Owner::Check(_) => self.start_repair(id, ctx),
+        // A check has its turn, and begins all of its repairs at once.
+        if owner == Owner::Read {
+            ctx.front.wait_first(head, id);
         }
         true
     }
@@ -124,18 +175,21 @@ impl Shards {
             return;
         }
         repair.begun = true;
+        if repair.extent == Extent::Whole && repair.place == self.own {
+            if !self.ask_outline(id, ctx)
+                && let Some(repair) = self.repairs.get_mut(&id)
+            {
+                repair.well = false;
+            }
+            return self.repair_on(id, ctx);
+        }
         let start = ctx.pg.object_id(repair.head.with_snap(0));
         match list_versions(&start, &repair.head, UNIT_MAX, ctx.store) {
             Ok((unit, _)) => {
                 for (object, version) in unit.into_iter().filter(|(_, v)| *v != EVersion::default()) {
                     let stat = ctx.store.stat(&ctx.pg.object_id(object.clone()));
                     let size = stat.ok().flatten().map_or(0, |s| s.size);
-                    repair.left.push_back(Item {
-                        object,
-                        version,
-                        size,
-                        stripe: 0,
-                    });
+                    repair.left.push_back(Item::new(object, version, size));
                 }
             }
             Err(e) => {
@@ -147,19 +201,26 @@ impl Shards {
     }
 
     /// The next piece, or the end.
-    fn repair_on(&mut self, id: u64, ctx: &mut Lent<'_>) {
+    pub(super) fn repair_on(&mut self, id: u64, ctx: &mut Lent<'_>) {
         let coding = self.coding.clone();
+        if self.waits_for_source(id) {
+            return;
+        }
         let Some(repair) = self.repairs.get_mut(&id) else {
             return;
         };
         if repair.reading.is_some() || repair.sent.is_some() {
             return;
         }
-        let done = |item: &mut Item| item.stripe * coding.layout.stripe() >= item.size;
+        let whole = repair.extent == Extent::Whole;
+        let done = |item: &mut Item| item.done || !whole && item.stripe * coding.layout.stripe() >= item.size;
         while repair.left.pop_front_if(done).is_some() {}
         let Some(item) = repair.left.front().filter(|_| repair.well) else {
             return self.end_repair(id, ctx);
         };
+        if whole {
+            return self.whole_on(id, ctx);
+        }
         let pieces = (PIECE_BYTES / coding.layout.unit()).max(1);
         let end = (item.stripe + pieces).min(item.size.div_ceil(coding.layout.stripe()));
         let what = What {
@@ -185,6 +246,10 @@ impl Shards {
         let units = self.reads.take_units(ticket).and_then(|mut all| all.pop());
         self.reads.release(ticket, ctx.store);
         match (units, repair.left.front_mut()) {
+            (Some(units), Some(_)) if repair.extent == Extent::Whole => {
+                self.whole_read(id, units, ctx);
+                return true;
+            }
             (Some(units), Some(item)) => {
                 let oid = ctx.pg.object_id(item.object.clone());
                 if version_now(&oid, ctx.store) == item.version {
@@ -192,12 +257,18 @@ impl Shards {
                     let count = units.len() as u64 / layout.unit();
                     let offset = layout.extent_on_shard(&(item.stripe..item.stripe + count)).0;
                     item.stripe += count;
-                    let mut data = Bytes::from(units);
-                    // Zeros up to the end of the units: no block is completed with what cannot be read.
-                    data.truncate(item.size.saturating_sub(offset) as usize);
+                    let mut data = units;
+                    if item.stripe * layout.stripe() >= item.size {
+                        // Zeros behind the end: no block is completed with what cannot be read.
+                        let end = (offset + data.len() as u64)
+                            .next_multiple_of(BLOCK)
+                            .min(item.size);
+                        data.resize(end.saturating_sub(offset) as usize, 0);
+                    }
+                    let data = Bytes::from(data);
                     let oid = object_on(&item.object, repair.place);
                     let op = Op::Write { oid, offset, data };
-                    self.write_repaired(id, op, ctx);
+                    self.write_repaired(id, vec![op], ctx);
                 } else {
                     // A write of the PG's own; whoever meets it again begins anew.
                     item.stripe = u64::MAX / self.coding.layout.stripe();
@@ -209,7 +280,7 @@ impl Shards {
         true
     }
 
-    fn write_repaired(&mut self, id: u64, op: Op, ctx: &mut Lent<'_>) {
+    pub(super) fn write_repaired(&mut self, id: u64, ops: Vec<Op>, ctx: &mut Lent<'_>) {
         let number = self.next_number();
         let Some(repair) = self.repairs.get_mut(&id) else {
             return;
@@ -220,7 +291,7 @@ impl Shards {
                 shard: place as i8,
                 ..ctx.pg.id
             },
-            ops: vec![op],
+            ops,
         };
         if place == self.own {
             match ctx.store.submit(&txn) {
@@ -263,19 +334,27 @@ impl Shards {
         let Some(repair) = self.repairs.remove(&id) else {
             return;
         };
+        let clones: Vec<HObject> = repair.made.into_iter().filter(|o| !o.is_head()).collect();
         if let Some(seq) = repair.written {
             let mut anew = Anew {
                 pg: ctx.pg,
                 store: ctx.store,
                 now: ctx.now,
             };
-            if let Err(e) = ctx.front.replaced(&repair.head, &[], seq, &mut anew) {
+            if let Err(e) = ctx.front.replaced(&repair.head, &clones, seq, &mut anew) {
                 tracing::error!("pg {}: {}: {e}", ctx.pg.id, repair.head);
             }
         }
         match repair.well {
             true => self.repaired += 1,
-            false if repair.owner == Owner::Read => ctx.front.unreadable(&repair.head),
+            false if repair.owner == Owner::Read => {
+                self.given_up.retain(|_, until| *until > ctx.now);
+                if self.given_up.len() < GIVEN_UP_MAX {
+                    let until = ctx.now + GIVEN_UP_REST;
+                    self.given_up.insert((repair.head.clone(), repair.place), until);
+                }
+                ctx.front.unreadable(&repair.head);
+            }
             false => {}
         }
         if let Owner::Check(token) = repair.owner
@@ -288,6 +367,17 @@ impl Shards {
         }
         drop(repair.pull);
         self.go_on_repairing(ctx);
+    }
+
+    /// Whose shard the check has found good.
+    pub(super) fn note_good(&mut self, token: u64, good: Option<OsdId>) {
+        for r in self
+            .repairs
+            .values_mut()
+            .filter(|r| r.owner == Owner::Check(token))
+        {
+            r.good = good;
+        }
     }
 
     pub(crate) fn is_mending(&self, token: u64) -> bool {
