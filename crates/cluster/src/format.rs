@@ -48,6 +48,11 @@ impl Format {
         features: 0,
     };
 
+    /// The features that this program knows, one bit each.
+    pub fn known_features() -> u64 {
+        FEATURES.iter().fold(0, |all, (bit, _)| all | 1u64 << bit)
+    }
+
     /// The same with a feature in use.
     pub fn with(self, feature: Feature) -> Self {
         Self {
@@ -83,8 +88,7 @@ impl Format {
                 self.version
             )));
         }
-        let known = FEATURES.iter().fold(0, |all, (bit, _)| all | 1u64 << bit);
-        match self.features & !known {
+        match self.features & !Self::known_features() {
             0 => Ok(()),
             unknown => Err(Error::Newer(format!(
                 "the cluster state uses features that this program does not know (bits {unknown:#x}): a newer Skep has \

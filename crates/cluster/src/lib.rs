@@ -56,9 +56,7 @@ pub use forced::Forced;
 pub use history::MapHistory;
 pub use images::{IMAGES_MAX, ImageKey, ImageRate, ImageSum, image_of};
 pub use options::gateway::GatewayOptions;
-pub use pgs::{
-    Joined, Life, MergeRefusal, PgConfig, PgConfigs, PgMerge, PgProposal, Refusal, share_places, target,
-};
+pub use pgs::{Joined, Life, MergeRefusal, PgConfig, PgConfigs, PgMerge, PgProposal, Refusal, share_places};
 pub use scrubs::{ScrubWish, WISHES_MAX as SCRUB_WISHES_MAX};
 pub use services::{ServiceDaemon, ServiceMap};
 pub use snap_owners::SnapOwners;

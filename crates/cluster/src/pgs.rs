@@ -6,7 +6,7 @@
 //! here, so a changed weight, rule or OSD count never shows an empty PG in place of a full one.
 //!
 //! Beside who is in sync stands in which position ([`PgConfig::acting`]): in a pool of shards the position is the shard, there are as many
-//! as the pool has, and an OSD has the one that it joined with as long as it is in sync. [`target`] says who should have which.
+//! as the pool has, and an OSD has the one that it joined with as long as it is in sync. [`types::places`] says who should have which.
 //!
 //! Invariants: every commit that changes the OSD map settles the PGs that it touches in the same transaction
 //! ([`settle`]); a configuration changes otherwise only by a proposal of its primary that names the one it replaces
@@ -24,12 +24,10 @@ mod merge;
 mod needs;
 mod propose;
 mod settle;
-mod target;
 
 pub use life::{Joined, Life};
 pub use merge::{MergeRefusal, PgMerge, share_places};
 pub use propose::{PgProposal, Refusal};
-pub use target::target;
 
 use crate::keys;
 use crate::rows::Write;

@@ -246,12 +246,6 @@ impl ClusterState {
             next.note_feature(Feature::Merges, &mut ops);
         }
         let inc = changes.osdmap.map(|inc| *inc);
-        if inc
-            .as_ref()
-            .is_some_and(|inc| inc.new_pools.values().any(PgPool::is_erasure))
-        {
-            next.note_feature(Feature::Shards, &mut ops);
-        }
         let inc =
             inc.or_else(|| (!changes.pgs.is_empty()).then(|| Incremental::next_after(&self.osdmap, now)));
         if let Some(inc) = inc {
@@ -263,6 +257,10 @@ impl ClusterState {
                 Arc::make_mut(&mut next.snap_owners).pool_gone(*pool, &mut ops);
             }
             next.apply_map(inc, (&changes.pgs, &changes.merges), now, &mut ops)?;
+            // Whichever way it came: as a pool, or in a whole map.
+            if next.osdmap.pools.values().any(PgPool::is_erasure) {
+                next.note_feature(Feature::Shards, &mut ops);
+            }
         }
         let mut diff = Vec::new();
         for change in changes.list {

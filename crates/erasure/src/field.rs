@@ -30,11 +30,11 @@ const fn tables() -> ([u8; 2 * ORDER], [u8; 256]) {
     (powers, logs)
 }
 
-fn log(a: u8) -> usize {
-    usize::from(TABLES.1[usize::from(a)])
+const fn log(a: u8) -> usize {
+    TABLES.1[a as usize] as usize
 }
 
-pub fn mul(a: u8, b: u8) -> u8 {
+pub const fn mul(a: u8, b: u8) -> u8 {
     match a == 0 || b == 0 {
         true => 0,
         false => TABLES.0[log(a) + log(b)],

@@ -13,11 +13,13 @@ mod field;
 mod kernel;
 mod layout;
 mod matrix;
+mod sum;
 
 pub use code::{Code, Recipe, Unfit};
 pub use kernel::Kernel;
 pub use layout::{Layout, Piece};
 pub use matrix::Matrix;
+pub use sum::Sum;
 
 /// Data shards of a code.
 pub const K_MAX: usize = 32;

@@ -12,17 +12,16 @@ use types::{Errno, PgId, SPgId};
 impl Osd {
     /// An operation for a PG that another OSD leads. False: it is none that a copy may see, or there is no copy here.
     pub fn read_copy(&mut self, pg: PgId, op: ClientOp) -> bool {
-        // A shard by itself answers nobody.
-        let pg = SPgId::replicated(pg);
         let what = ForCopy::of(&op.op);
-        let is_member = self
-            .slots
-            .get(&pg)
-            .is_some_and(|s| matches!(s.role, Role::Replica(_)));
-        let pool = self.placement.pool(pg.pg.pool).filter(|_| is_member).cloned();
+        let Some(pg) = self.following(pg) else {
+            return false;
+        };
+        let pool = self.placement.pool(pg.pg.pool).cloned();
         let (Some(pool), ForCopy::Refuse | ForCopy::Read) = (pool, what) else {
             return false;
         };
+        // A shard by itself answers nobody.
+        let what = if pool.erasure { ForCopy::Refuse } else { what };
         self.meters.osd.replica_read.inc();
         // Limits are the primary's to keep.
         let what = match what {

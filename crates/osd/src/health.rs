@@ -64,7 +64,7 @@ impl PgHealth {
             pg_state::DEGRADED,
             degraded > 0 || alive < g.size as usize || (f.active && kept_waiting),
         );
-        set(pg_state::REMAPPED, g.up != g.in_sync);
+        set(pg_state::REMAPPED, is_remapped(g));
         set(
             pg_state::CLEAN,
             f.active && g.is_whole() && f.members.iter().all(full),
@@ -77,6 +77,14 @@ impl PgHealth {
             misplaced,
             blocked_by,
         }
+    }
+}
+
+/// True if data is to move. Of copies the order says who leads; of shards each stays at its place though CRUSH lists it at another.
+fn is_remapped(g: &Group) -> bool {
+    match g.is_coded() {
+        false => g.up != g.in_sync,
+        true => g.up.len() != g.in_sync.len() || !g.up.iter().all(|o| g.in_sync.contains(o)),
     }
 }
 
@@ -184,6 +192,7 @@ mod tests {
             up: up.to_vec(),
             size: 3,
             min_size: 2,
+            ..Group::default()
         };
         let state = |(osd, state, backfill): &(OsdId, &'static str, bool)| MemberState {
             osd: *osd,
@@ -201,6 +210,24 @@ mod tests {
             objects: 10,
             map: &map,
         })
+    }
+
+    #[test]
+    fn shards_are_in_place_where_they_stay() {
+        let group = |up: &[OsdId], in_sync: &[OsdId]| Group {
+            in_sync: in_sync.to_vec(),
+            up: up.to_vec(),
+            acting: up.iter().copied().map(Some).collect(),
+            ..Group::default()
+        };
+        assert!(!is_remapped(&group(&[0, 1, 2], &[1, 0, 2])));
+        assert!(is_remapped(&group(&[0, 1, 2], &[1, 0])));
+        assert!(is_remapped(&group(&[0, 1, 2], &[1, 0, 3])));
+        let copies = Group {
+            acting: Vec::new(),
+            ..group(&[0, 1, 2], &[1, 0, 2])
+        };
+        assert!(is_remapped(&copies));
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Osd {
             Ok(PeerMsg::Pg { pg, interval, body }) => {
                 // Of a PG that another OSD leads by now: nobody waits for it.
                 if let Some(slot) = self.leading(pg.pg) {
-                    self.on_pg_answer(slot, from, interval, body);
+                    self.on_pg_answer(slot, (from, pg.shard), interval, body);
                 }
             }
             Ok(PeerMsg::Fetched { id, result, copy }) => self.on_peer_fetched(id, result, &copy),
@@ -246,7 +246,16 @@ impl Osd {
     // --- what PGs put out -----------------------------------------------------------------------------
 
     /// With copies the members' slots have the same id as the primary's.
-    pub fn send_peer(&mut self, pg: SPgId, primary: bool, to: OsdId, interval: Epoch, body: PeerBody) {
+    /// `shard`: which part of the PG it is about.
+    pub fn send_peer(
+        &mut self,
+        pg: SPgId,
+        primary: bool,
+        (to, shard): (OsdId, i8),
+        interval: Epoch,
+        body: PeerBody,
+    ) {
+        let pg = SPgId { shard, ..pg };
         if primary {
             // Without a connection there is nothing to be sent: the PG hears of its end, or has heard.
             self.links.send(to, &PeerMsg::Pg { pg, interval, body });
@@ -283,8 +292,7 @@ impl Osd {
             },
             in_sync: p.in_sync,
             primary: new_primary,
-            // Whoever leads copies says nothing of positions; nobody leads shards yet.
-            acting: None,
+            acting: p.acting,
         };
         self.wishes.insert(pg, wish);
     }

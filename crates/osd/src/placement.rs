@@ -2,21 +2,23 @@
 
 use bytes::Bytes;
 use cluster::{ClusterState, PgConfig};
-use pg::{Blocklist, ClusterView, Group, Located, PgJoined, PgLife, PoolView, SnapIntervals};
+use pg::{Blocklist, ClusterView, Coding, Group, Located, PgJoined, PgLife, PoolView, SnapIntervals};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use types::osdmap::{OsdMap, osd_state};
+use types::places;
 use types::pool::{PgPool, pool_flag};
 use types::{Epoch, HObject, ObjectLocator, OsdId, PgId, PoolId, SPgId};
 
 /// Whether OSDs serve pools of shards: monitors make none before all of them do.
-pub const SERVES_SHARDS: bool = false;
+pub const SERVES_SHARDS: bool = true;
 
 /// Peers that this OSD is connected with for heartbeats alone.
 const HEARTBEAT_PEERS_MAX: usize = 64;
 
 /// Where CRUSH wants each PG, with holes where it found nobody for a shard.
 type UpSets = BTreeMap<PgId, Vec<OsdId>>;
+type Pools = HashMap<PoolId, Arc<PoolView>>;
 
 /// A snapshot of the cluster, prepared for one OSD; made anew for each epoch.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ pub struct Placement {
     pub osd: OsdId,
     pub state: Arc<ClusterState>,
     pub blocklist: Arc<Blocklist>,
-    pools: HashMap<PoolId, Arc<PoolView>>,
+    pools: Pools,
     up: Arc<UpSets>,
     /// The PGs in which this OSD has a part; of a PG of shards those that it has or is to have.
     groups: BTreeMap<SPgId, Group>,
@@ -35,7 +37,7 @@ pub struct Placement {
 impl Placement {
     pub fn new(osd: OsdId, state: Arc<ClusterState>) -> Self {
         let up = Arc::new(up_sets(&state.osdmap));
-        Self::with_up(osd, state, up)
+        Self::with_up(osd, state, up, &Pools::new())
     }
 
     /// The placement in a later state.
@@ -44,7 +46,7 @@ impl Placement {
             true => self.up.clone(),
             false => Arc::new(up_sets(&state.osdmap)),
         };
-        let mut next = Self::with_up(self.osd, state, up);
+        let mut next = Self::with_up(self.osd, state, up, &self.pools);
         next.led_after = next
             .led()
             .filter_map(|pg| Some((pg, self.led_before(pg)?)))
@@ -95,7 +97,7 @@ impl Placement {
         joined.map_or(0, |j| j.epoch)
     }
 
-    fn with_up(osd: OsdId, state: Arc<ClusterState>, up: Arc<UpSets>) -> Self {
+    fn with_up(osd: OsdId, state: Arc<ClusterState>, up: Arc<UpSets>, before: &Pools) -> Self {
         let map = &state.osdmap;
         let blocked = map.blocklist.keys().chain(map.range_blocklist.keys());
         let blocklist = Arc::new(Blocklist::new(blocked).with_ids(state.fenced_ids()));
@@ -104,6 +106,7 @@ impl Placement {
         let view = |id, pool| {
             Arc::new(PoolView {
                 full_osds: full_osds.clone(),
+                coding: coding(map, pool, before.get(&id)),
                 ..pool_view(&state, id, pool, blocklist.clone())
             })
         };
@@ -128,6 +131,11 @@ impl Placement {
         &self.groups
     }
 
+    /// Where CRUSH wants a PG, as the map says it.
+    pub fn up(&self, pg: PgId) -> &[OsdId] {
+        self.up.get(&pg).map_or(&[], Vec::as_slice)
+    }
+
     /// The configuration of a PG in which this OSD has a part.
     pub fn group(&self, slot: SPgId) -> Option<&Group> {
         self.groups.get(&slot)
@@ -145,7 +153,7 @@ impl Placement {
         let size = usize::from(pool.size);
         let in_place = match pool.is_erasure() {
             false => config.in_sync == *up,
-            true => config.acting == cluster::target(&config.acting, up, size),
+            true => config.acting == places::target(&config.acting, &places::listed(up), size),
         };
         !self.groups.contains_key(&slot)
             && config.in_sync.len() >= size
@@ -270,7 +278,7 @@ fn shards(osd: OsdId, acting: &[Option<OsdId>]) -> impl Iterator<Item = i8> + '_
 }
 
 /// The slots that an OSD has of a PG: one, or that of each shard which it has or is to have. `wanted`: where each shard should
-/// be ([`cluster::target`]), None of copies.
+/// be ([`places::target`]), None of copies.
 fn slots(
     osd: OsdId,
     pg: PgId,
@@ -286,6 +294,14 @@ fn slots(
     all.map(|shard| SPgId { pg, shard }).collect()
 }
 
+/// Who has which shard of a PG, and who learns which: all that `wanted` has elsewhere.
+fn holders(config: &PgConfig, wanted: &[Option<OsdId>]) -> (Vec<Option<OsdId>>, Vec<Option<OsdId>>) {
+    let now = |at| config.acting.get(at).copied().flatten();
+    let learns = |(at, osd): (usize, &Option<OsdId>)| osd.filter(|_| *osd != now(at));
+    let learners = wanted.iter().enumerate().map(learns).collect();
+    (config.acting.clone(), learners)
+}
+
 fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<SPgId, Group> {
     let mut groups = BTreeMap::new();
     for (pg, config) in state.pgs.iter() {
@@ -298,11 +314,15 @@ fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<SPgId, Grou
         }
         let wanted = pool
             .is_erasure()
-            .then(|| cluster::target(&config.acting, up, usize::from(pool.size)));
+            .then(|| places::target(&config.acting, &places::listed(up), usize::from(pool.size)));
         // Of shards those who are to have one in the end, in the shards' order: CRUSH may list them elsewhere, or nobody.
         let to_be = match &wanted {
             None => up.clone(),
             Some(wanted) => wanted.iter().copied().flatten().collect(),
+        };
+        let (acting, learners) = match &wanted {
+            None => (Vec::new(), Vec::new()),
+            Some(wanted) => holders(config, wanted),
         };
         let group = || Group {
             me: osd,
@@ -312,11 +332,33 @@ fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<SPgId, Grou
             up: to_be.clone(),
             size: u32::from(pool.size),
             min_size: u32::from(pool.min_size),
+            acting: acting.clone(),
+            learners: learners.clone(),
         };
         let slots = slots(osd, pg, config, up, wanted.as_deref());
         groups.extend(slots.into_iter().map(|slot| (slot, group())));
     }
     groups
+}
+
+/// How a pool's objects are cut into shards: as its profile says, which stays what it is as long as there is the pool.
+fn coding(map: &OsdMap, pool: &PgPool, before: Option<&Arc<PoolView>>) -> Option<Arc<Coding>> {
+    let code = map.code_of(pool)?;
+    if let Some(view) = before.filter(|v| v.stripe_width == pool.stripe_width)
+        && let Some(coding) = &view.coding
+    {
+        return Some(coding.clone());
+    }
+    let unit = u64::from(pool.stripe_width) / u64::from(code.k);
+    let coding = Coding::new(usize::from(code.k), usize::from(code.m), unit);
+    let coding = coding.map_err(|e| {
+        let profile = &pool.erasure_code_profile;
+        tracing::error!(
+            "erasure code profile '{profile}', stripe width {}: {e}",
+            pool.stripe_width
+        );
+    });
+    coding.ok().map(Arc::new)
 }
 
 fn pool_view(state: &ClusterState, id: PoolId, pool: &PgPool, blocklist: Arc<Blocklist>) -> PoolView {
@@ -344,6 +386,7 @@ fn pool_view(state: &ClusterState, id: PoolId, pool: &PgPool, blocklist: Arc<Blo
         snaps: pool.snaps.keys().rev().copied().collect(),
         removed_snaps: removed,
         erasure: pool.is_erasure(),
+        coding: None,
         stripe_width: pool.stripe_width,
         ec_overwrites: pool.flags & pool_flag::EC_OVERWRITES != 0,
         blocklist,

@@ -113,8 +113,8 @@ impl Reaper {
             txn.ops.extend([Op::RemoveCollection, Op::CreateCollection]);
             return store.submit(&txn).map(|_| false).map_err(|e| text(&e));
         }
-        // A PG's objects are those of one stretch of the order, which begins at the hash that is its seed; and another
-        // one, of what repairs may have left.
+        // A PG's objects are those of one stretch of the order, which begins at the hash that is its seed; and others, of what
+        // repairs may have left and of what was set aside.
         let from = ObjectId {
             shard: stray.shard,
             object: HObject {
@@ -123,7 +123,10 @@ impl Reaper {
                 ..HObject::min()
             },
         };
-        for from in [pg::first_scratch(stray), from] {
+        for from in [Some(pg::first_scratch(stray)), pg::first_aside(stray), Some(from)]
+            .into_iter()
+            .flatten()
+        {
             let ours =
                 |o: &ObjectId| o.shard == from.shard && o.object.pool == stray.pg.pool && its(o.object.hash);
             let room = OBJECTS_PER_STEP - txn.ops.len();
@@ -181,15 +184,8 @@ mod tests {
     use store::{Options, Store};
     use types::{NOSNAP, PgId};
 
-    fn object(shard: i8, hash: u32) -> ObjectId {
-        let none = Bytes::new();
-        let object = HObject::new(3, hash, none.clone(), none, "a".into(), NOSNAP);
-        ObjectId { shard, object }
-    }
-
-    #[test]
-    fn a_copy_takes_along_what_repairs_left_of_it_and_nothing_else() {
-        let dir = tempfile::tempdir().unwrap();
+    /// A store, and a PG in it: the one of the odd hashes of two.
+    fn with_stray(dir: &tempfile::TempDir, shard: i8, objects: &[(i8, u32)]) -> (StoreView, SPgId) {
         let options = Options {
             log_bytes: 16 << 20,
             grow_bytes: 8 << 20,
@@ -199,24 +195,73 @@ mod tests {
         let path = dir.path().join("osd");
         Store::mkfs(&path, &options).unwrap();
         let mut store = StoreView::new(Store::open(&path, &options, Arc::new(|| ())).unwrap());
-        let stray = SPgId::replicated(PgId::new(3, 1));
-        let scratch = pg::first_scratch(stray).shard;
+        let stray = SPgId {
+            pg: PgId::new(3, 1),
+            shard,
+        };
         let mut txn = Transaction::new(stray);
         txn.ops.push(Op::CreateCollection);
-        for (shard, hash) in [(-1, 0), (-1, 1), (-1, 3), (scratch, 0), (scratch, 3)] {
-            let oid = object(shard, hash);
+        for (shard, hash) in objects {
+            let oid = object(*shard, *hash);
             txn.ops.push(Op::Touch { oid });
         }
         store.submit(&txn).unwrap();
-        // Of the two PGs of the pool this one has the odd hashes.
+        (store, stray)
+    }
+
+    /// What is left when it is removed.
+    fn left(store: &mut StoreView, stray: SPgId) -> Vec<ObjectId> {
         let mut steps = 0;
-        while !Reaper::remove_stray(&mut store, stray, |hash| hash & 1 == 1).unwrap() {
+        while !Reaper::remove_stray(store, stray, |hash| hash & 1 == 1).unwrap() {
             steps += 1;
             assert!(steps < 10);
         }
-        let from = object(i8::MIN, 0);
-        let left = store.list(&from, 10).unwrap();
-        assert_eq!(left, [object(scratch, 0), object(-1, 0)]);
         assert!(!store.has_collection(stray).unwrap());
+        store.list(&object(i8::MIN, 0), 10).unwrap()
+    }
+
+    fn object(shard: i8, hash: u32) -> ObjectId {
+        let none = Bytes::new();
+        let object = HObject::new(3, hash, none.clone(), none, "a".into(), NOSNAP);
+        ObjectId { shard, object }
+    }
+
+    #[test]
+    fn a_copy_takes_along_what_repairs_left_of_it_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = pg::first_scratch(SPgId::replicated(PgId::new(3, 1))).shard;
+        let objects = [(-1, 0), (-1, 1), (-1, 3), (scratch, 0), (scratch, 3)];
+        let (mut store, stray) = with_stray(&dir, -1, &objects);
+        assert_eq!(left(&mut store, stray), [object(scratch, 0), object(-1, 0)]);
+    }
+
+    #[test]
+    fn a_shard_takes_along_what_it_has_set_aside_and_leaves_other_shards_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let shard = |shard| SPgId {
+            pg: PgId::new(3, 1),
+            shard,
+        };
+        let aside = |of| pg::first_aside(shard(of)).unwrap().shard;
+        assert!(pg::first_aside(shard(-1)).is_none());
+        let objects = [
+            (2, 1),
+            (2, 3),
+            (2, 0),
+            (1, 1),
+            (aside(2), 1),
+            (aside(2), 0),
+            (aside(1), 1),
+        ];
+        let (mut store, stray) = with_stray(&dir, 2, &objects);
+        assert_eq!(
+            left(&mut store, stray),
+            [
+                object(aside(1), 1),
+                object(aside(2), 0),
+                object(1, 1),
+                object(2, 0)
+            ]
+        );
     }
 }

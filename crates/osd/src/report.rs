@@ -4,10 +4,11 @@ use crate::health::PgHealth;
 use crate::ops::shown::no_room;
 use crate::osd::Osd;
 use cluster::{Forced, OsdReport, SpareSpace};
-use pg::{Pg, PgStats, SnapIntervals};
+use pg::{Group, Pg, PgStats, SnapIntervals};
 use std::collections::BTreeMap;
 use types::pgstats::{ObjectStatCollection, ObjectStatSum, OsdStat, PgStat, StoreStatfs, pg_state};
-use types::{EVersion, IntervalSet, PoolId, SPgId, Utime};
+use types::places;
+use types::{EVersion, IntervalSet, OsdId, PoolId, SPgId, Utime};
 
 impl Osd {
     pub fn report(&self) -> OsdReport {
@@ -118,7 +119,7 @@ impl Osd {
         let epoch = self.placement.epoch();
         let (now, s) = (self.wall(), pg.stats());
         let health = PgHealth::of(pg, &self.placement.state.osdmap);
-        let (up, acting) = (pg.group().up.clone(), pg.group().in_sync.clone());
+        let (up, acting) = self.sets(id, pg.group());
         let interval = pg.group().interval;
         let then = |flag: u64| {
             if health.state & flag != 0 {
@@ -174,7 +175,7 @@ impl Osd {
             last_deep_scrub_stamp: stamps.deep_at,
             log_size: pg.log_len() as i64,
             ondisk_log_size: pg.log_len() as i64,
-            up_primary: up.first().copied().unwrap_or(-1),
+            up_primary: places::listed(&up).into_iter().flatten().next().unwrap_or(-1),
             acting_primary: self.id,
             up,
             acting,
@@ -182,6 +183,15 @@ impl Osd {
             stats: ObjectStatCollection { sum },
             ..PgStat::unknown(id.pg)
         }
+    }
+
+    /// Where a PG should be and where it is: of shards each in its position, with holes.
+    fn sets(&self, id: SPgId, group: &Group) -> (Vec<OsdId>, Vec<OsdId>) {
+        if !group.is_coded() {
+            return (group.up.clone(), group.in_sync.clone());
+        }
+        let holders: Vec<_> = (0..group.acting.len()).map(|at| group.holder(at)).collect();
+        (self.placement.up(id.pg).to_vec(), places::to_set(&holders))
     }
 
     /// Publishes the report at once; its stamp in nanoseconds serves as a sequence number.

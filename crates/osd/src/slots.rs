@@ -170,7 +170,7 @@ impl Osd {
     }
 
     /// A member's answer to a PG that this OSD leads.
-    pub fn on_pg_answer(&mut self, pg: SPgId, from: OsdId, interval: Epoch, body: PeerBody) {
+    pub fn on_pg_answer(&mut self, pg: SPgId, (from, shard): (OsdId, i8), interval: Epoch, body: PeerBody) {
         if let PeerBody::Info(info) = &body
             && !info.exists
             && let Some((old, kin)) = self.slots.get(&pg).and_then(|s| s.kin.as_ref())
@@ -179,7 +179,13 @@ impl Osd {
         {
             self.drive(pg, Input::SplitSibling(from));
         }
-        self.drive(pg, Input::Peer { from, interval, body });
+        let said = Input::Peer {
+            from,
+            shard,
+            interval,
+            body,
+        };
+        self.drive(pg, said);
     }
 
     /// Loads a PG that this OSD is to lead and that could not be loaded before; its slot, if there is one then.
@@ -195,8 +201,11 @@ impl Osd {
 
     fn load(&mut self, pg: SPgId) -> Option<Pg> {
         let view = self.placement.pool(pg.pg.pool).cloned()?;
-        if view.erasure {
-            tracing::error!("pg {pg}: erasure-coded pools are not built in skep yet");
+        if view.erasure && view.coding.is_none() {
+            tracing::error!(
+                "pg {pg}: no code is known for pool '{}': its shards cannot be read",
+                view.name
+            );
             return None;
         }
         let now = self.clock.monotonic();
@@ -362,7 +371,12 @@ impl Osd {
                     tracing::debug!("conn {conn}: operation {tid} dropped: {why}");
                 }
                 Output::Close { conn, why } => self.close(ConnId(conn), why),
-                Output::Peer { to, interval, body } => self.send_peer(pg, primary, to, interval, body),
+                Output::Peer {
+                    to,
+                    shard,
+                    interval,
+                    body,
+                } => self.send_peer(pg, primary, (to, shard), interval, body),
                 Output::Propose(wish) => self.wish(pg, wish),
                 Output::AtRest { group, head } => self.came_to_rest(pg, group, head),
                 Output::Copied { bytes } => {
@@ -434,12 +448,26 @@ impl Osd {
         }
     }
 
+    fn slots_of(&self, pg: PgId) -> impl Iterator<Item = (SPgId, &Role)> {
+        let slot = |shard| SPgId { pg, shard };
+        let slots = self.slots.range(slot(i8::MIN)..=slot(i8::MAX));
+        slots.map(|(id, s)| (*id, &s.role))
+    }
+
     /// The slot from which this OSD leads a PG.
     pub fn leading(&self, pg: PgId) -> Option<SPgId> {
-        let slot = |shard| SPgId { pg, shard };
-        let mut slots = self.slots.range(slot(i8::MIN)..=slot(i8::MAX));
-        let (slot, _) = slots.find(|(_, s)| matches!(s.role, Role::Primary(_)))?;
-        Some(*slot)
+        let mut slots = self.slots_of(pg);
+        slots
+            .find(|(_, role)| matches!(role, Role::Primary(_)))
+            .map(|(id, _)| id)
+    }
+
+    /// A slot of a PG in which this OSD has a part and does not lead.
+    pub fn following(&self, pg: PgId) -> Option<SPgId> {
+        let mut slots = self.slots_of(pg);
+        slots
+            .find(|(_, role)| matches!(role, Role::Replica(_)))
+            .map(|(id, _)| id)
     }
 
     /// A PG that this OSD leads.

@@ -108,6 +108,8 @@ pub enum Input {
     /// What a member answered, over the connection of the last [`Input::PeerUp`].
     Peer {
         from: OsdId,
+        /// The sender's shard; -1: copies.
+        shard: i8,
         interval: Epoch,
         body: PeerBody,
     },
@@ -165,6 +167,8 @@ pub enum Output {
     /// For the member (or, from a member, for the primary) of this PG.
     Peer {
         to: OsdId,
+        /// The shard that it is about: the receiver's where the primary speaks, the sender's where a member does; -1: copies.
+        shard: i8,
         interval: Epoch,
         body: PeerBody,
     },

@@ -4,7 +4,7 @@ use crate::Pg;
 use crate::api::{Context, Output, Word};
 use crate::backend::group::Group;
 use crate::backend::reports::{CopyNeed, Kin, MemberState};
-use crate::backend::{Backend, Lent, Whose};
+use crate::backend::{Backend, Lack, Lent, Whose};
 use crate::front::wake::Wake;
 use crate::store::{Seq, Ticket};
 use messages::osd::peer::PeerBody;
@@ -91,8 +91,10 @@ impl Pg {
         while let Some(wake) = self.front.next_wake() {
             match wake {
                 Wake::Start(id) => self.start_ready(Some(id), ctx),
+                Wake::Came(ticket) => self.came(ticket, ctx),
                 Wake::Pump(head) => self.pump(&head, ctx),
                 Wake::Checked(token) => self.check_repaired(token, ctx),
+                Wake::Reload => self.reload(ctx),
                 Wake::Unreadable(head) => self.note_unreadable(&head, ctx),
             }
         }
@@ -120,8 +122,14 @@ impl Pg {
         self.lend(ctx, |b, lent| b.turn_begins(whose, turn, lent))
     }
 
-    pub(crate) fn peer(&mut self, from: OsdId, interval: Epoch, body: PeerBody, ctx: &mut Context<'_>) {
-        if !self.backend.hears(from, interval) {
+    pub(crate) fn peer(
+        &mut self,
+        (from, shard): (OsdId, i8),
+        interval: Epoch,
+        body: PeerBody,
+        ctx: &mut Context<'_>,
+    ) {
+        if !self.backend.hears(from, shard, interval) {
             return;
         }
         let said = self.repair(ctx, |b, lent| b.on_message(from, body, lent));
@@ -139,6 +147,16 @@ impl Pg {
         ctx: &mut Context<'_>,
     ) -> Result<Seq, Errno> {
         self.lend(ctx, |b, lent| b.submit(txn, head, lent))
+    }
+
+    /// Asks for what an execution lacked. Without a ticket there is nothing to wait for.
+    pub(crate) fn bring(&mut self, lacks: Vec<Lack>, ctx: &mut Context<'_>) -> Vec<Ticket> {
+        self.lend(ctx, |b, lent| {
+            let asked = lacks
+                .iter()
+                .filter_map(|l| b.prefetch(&l.oid, l.offset, l.len, lent));
+            asked.collect()
+        })
     }
 
     pub(crate) fn release(&mut self, tickets: Vec<Ticket>, ctx: &mut Context<'_>) {

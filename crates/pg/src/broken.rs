@@ -50,6 +50,10 @@ types::breakable_rules! {
     "replication" Grant,
     /// A member that may hold a grant does not leave the set.
     "replication" GrantWaited,
+    /// An answer waits for every shard of `in_sync`.
+    "erasure" EveryShard,
+    /// What not all shards of `in_sync` have is taken back before anything is executed.
+    "erasure" UndoneAtPeering,
     /// What cannot be read on the primary is fetched from another member before a client is answered.
     "scrub" ReadRepair,
     /// While a check of a scrub looks at an object on all copies, nothing changes the object.

@@ -240,7 +240,12 @@ impl Replica {
                 self.id()
             );
             let body = PeerBody::Scrub(ScrubBody::Damaged { head });
-            ctx.out.push(Output::Peer { to, interval, body });
+            ctx.out.push(Output::Peer {
+                to,
+                shard: -1,
+                interval,
+                body,
+            });
         }
     }
 
@@ -274,7 +279,12 @@ impl Replica {
             && let Some(token) = reads.wants_to_ask(ctx)
         {
             let body = PeerBody::Ask { token };
-            ctx.out.push(Output::Peer { to, interval, body });
+            ctx.out.push(Output::Peer {
+                to,
+                shard: -1,
+                interval,
+                body,
+            });
         }
     }
 

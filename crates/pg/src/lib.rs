@@ -47,6 +47,8 @@ pub use api::{
     ObjectCopy, Output, Permit, PgStats,
 };
 pub use api::{ScrubOrder, ScrubResult, Word};
+pub use backend::erasure::cut::Coding;
+pub use backend::erasure::undo::first_aside;
 pub use backend::findings::{Inconsistent, shard_error};
 pub use backend::group::{Group, Proposal};
 pub use backend::pull_turns::PullTurns;

@@ -2,6 +2,7 @@
 
 use crate::api::{ClientOp, ClusterView, Context, Input, PgStats};
 use crate::backend::Backend;
+use crate::backend::erasure::shards::Shards;
 use crate::backend::replicated::Replicated;
 use crate::broken::{self, Rule};
 use crate::count::Count;
@@ -76,6 +77,23 @@ impl Pg {
         Ok(pg)
     }
 
+    /// What the back end took back was never executed in this interval: what the PG remembers is read anew, and only clients'
+    /// messages that wait are kept.
+    pub(crate) fn reload(&mut self, ctx: &mut Context<'_>) {
+        let fresh = Self::load(self.state.id, self.state.pool.clone(), ctx.store, ctx.now);
+        let fresh = match fresh {
+            Ok(fresh) => fresh,
+            // It stays inactive: the back end has not been told.
+            Err(e) => return tracing::error!("{e}"),
+        };
+        self.abandon_answers(ctx);
+        self.state = fresh.state;
+        self.trim = fresh.trim;
+        self.count = fresh.count;
+        self.front.begin_anew();
+        self.lend(ctx, |b, lent| b.reloaded(lent));
+    }
+
     /// What answers reads of a member's copy; None where it has none. It changes nothing, and is told by
     /// [`crate::Replica`] what has changed.
     pub(crate) fn reader(
@@ -84,6 +102,10 @@ impl Pg {
         store: &mut dyn ObjectStore,
         now: Duration,
     ) -> Result<Option<Self>, LoadError> {
+        // What one shard has is no copy.
+        if pool.coding.is_some() {
+            return Ok(None);
+        }
         let Some(meta) = store
             .meta(id)
             .map_err(|source| LoadError::Read { pg: id, source })?
@@ -102,12 +124,16 @@ impl Pg {
     }
 
     fn new(id: SPgId, pool: Arc<PoolView>, submitted: Seq, now: Duration) -> Self {
+        let backend: Box<dyn Backend> = match &pool.coding {
+            None => Box::new(Replicated::alone()),
+            Some(coding) => Box::new(Shards::alone(coding.clone(), id.shard)),
+        };
         Self {
             state: PgState::new(id, pool, submitted, now),
             front: Front::new(now),
             trim: None,
             count: None,
-            backend: Box::new(Replicated::alone()),
+            backend,
             scrub: Scrub::default(),
         }
     }
@@ -165,7 +191,12 @@ impl Pg {
             Input::Group(group) => self.tell_backend(ctx, |b, lent| b.set_group(*group, lent)),
             Input::PeerUp(osd) => self.tell_backend(ctx, |b, lent| b.peer_up(osd, lent)),
             Input::PeerDown(osd) => self.tell_backend(ctx, |b, lent| b.peer_down(osd, lent)),
-            Input::Peer { from, interval, body } => self.peer(from, interval, body, ctx),
+            Input::Peer {
+                from,
+                shard,
+                interval,
+                body,
+            } => self.peer((from, shard), interval, body, ctx),
             Input::Merge => self.tell_backend(ctx, |b, lent| b.come_to_rest(lent)),
             Input::SplitSibling(osd) => self.backend.note_sibling(osd, &self.state),
             Input::Grant { objects } => self.tell_backend(ctx, |b, lent| b.grant(objects, lent)),

@@ -1,5 +1,6 @@
 //! What a PG knows of the cluster: its pool as of an epoch, removed snapshots, blocked clients.
 
+use crate::backend::erasure::cut::Coding;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -116,6 +117,8 @@ pub struct PoolView {
     pub erasure: bool,
     pub stripe_width: u32,
     pub ec_overwrites: bool,
+    /// How its objects are cut into shards; None: each member has a copy.
+    pub coding: Option<Arc<Coding>>,
     pub blocklist: Arc<Blocklist>,
     /// Of the PGs that were split off, or that others were merged into, by seed.
     pub lives: Arc<BTreeMap<u32, PgLife>>,

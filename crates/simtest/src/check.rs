@@ -10,9 +10,11 @@
 //! Not here: what must hold at every moment (`watchdog`).
 
 use crate::cluster::{Cluster, OsdNode};
+use crate::coded;
 use crate::linear::{self, Entry, Verdict};
 use crate::places::POOL;
 use crate::workload::History;
+use bytes::Bytes;
 use cluster::{ClusterState, ClusterStats};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -23,6 +25,7 @@ use tokio::time::sleep;
 use types::PgPool;
 use types::osdmap::WEIGHT_IN;
 use types::pgstats::pg_state;
+use types::places;
 use types::{EVersion, HObject, ObjectId, OsdId, PgId, SPgId};
 
 /// Objects asked for at a time.
@@ -42,13 +45,18 @@ fn unclean_config(state: &ClusterState, pg: PgId) -> Option<String> {
     };
     let size = usize::from(map.pool(POOL).map_or(0, |p| p.size));
     let up = map.pg_to_up_acting(pg).up;
-    if config.in_sync != up {
+    // A shard stays with who has it, also where CRUSH lists it at another one.
+    let in_place = match map.pool(POOL).is_some_and(PgPool::is_erasure) {
+        false => config.in_sync == up,
+        true => config.acting == places::target(&config.acting, &places::listed(&up), size),
+    };
+    if !in_place {
         return Some(format!(
             "{pg} is in sync on {:?}, wanted on {up:?}",
             config.in_sync
         ));
     }
-    let short = up.len() < size || up.iter().any(|o| !map.is_up(*o));
+    let short = config.in_sync.len() < size || up.len() < size || up.iter().any(|o| !map.is_up(*o));
     short.then(|| format!("{pg} has copies on {up:?} only"))
 }
 
@@ -158,17 +166,27 @@ fn listing(entries: &[Entry]) -> String {
     out
 }
 
-/// One copy of a PG: its objects, in words that are compared, and its log.
+/// The data of a shard's object.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Copy {
+pub struct Part {
+    /// Of the whole object.
+    pub size: u64,
+    pub data: Bytes,
+}
+
+/// One copy or shard of a PG: its objects, in words that are compared, and its log.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Copy {
     objects: BTreeMap<String, String>,
+    /// Of shards, which do not have the same data.
+    pub parts: BTreeMap<String, Part>,
     log: BTreeMap<EVersion, Vec<u8>>,
 }
 
 /// Compares all copies but those of PGs that are lost. The OSDs have to be stopped.
 pub fn copies_equal(cluster: &Rc<Cluster>, lost: &BTreeSet<PgId>) -> Vec<String> {
     let mut wrongs = Vec::new();
-    let mut disks: BTreeMap<OsdId, BTreeMap<PgId, Copy>> = BTreeMap::new();
+    let mut disks: BTreeMap<OsdId, BTreeMap<SPgId, Copy>> = BTreeMap::new();
     for node in cluster.osds.borrow().iter().filter(|n| !n.gone.get()) {
         match read_disk(cluster, node) {
             Ok(copies) => drop(disks.insert(node.id, copies)),
@@ -178,20 +196,28 @@ pub fn copies_equal(cluster: &Rc<Cluster>, lost: &BTreeSet<PgId>) -> Vec<String>
     let state = cluster.view.state();
     let kept = |pg: &PgId| pg.pool == POOL && !lost.contains(pg);
     for pg in state.osdmap.pgs().filter(kept) {
-        let members = state.pgs.get(pg).map(|c| c.in_sync.clone()).unwrap_or_default();
+        let members = members(&state, pg, cluster.coded.get().is_some());
         let nothing = Copy::default();
-        let of = |osd: &OsdId| disks.get(osd).and_then(|d| d.get(&pg)).unwrap_or(&nothing);
-        for osd in &members {
-            let mut objects = of(osd).objects.iter();
+        let of = |(osd, slot): (OsdId, SPgId)| {
+            let copy = disks.get(&osd).and_then(|d| d.get(&slot));
+            (osd, copy.unwrap_or(&nothing))
+        };
+        let copies: Vec<(OsdId, &Copy)> = members.into_iter().map(of).collect();
+        for (osd, copy) in &copies {
+            let mut objects = copy.objects.iter();
             if let Some((oid, _)) = objects.find(|(_, words)| *words == UNREADABLE) {
                 wrongs.push(format!("{pg}: osd.{osd} cannot read {oid}"));
             }
         }
-        let Some((first, others)) = members.split_first() else {
+        if let Some(coded) = cluster.coded.get() {
+            wrongs.extend(coded::difference(coded, &copies).map(|why| format!("{pg}: {why}")));
+            continue;
+        }
+        let Some(((first, copy), others)) = copies.split_first() else {
             continue;
         };
-        for other in others {
-            if let Some(why) = difference(of(first), of(other)) {
+        for (other, its) in others {
+            if let Some(why) = difference(copy, its) {
                 wrongs.push(format!("{pg}: osd.{first} and osd.{other} differ: {why}"));
             }
         }
@@ -199,7 +225,26 @@ pub fn copies_equal(cluster: &Rc<Cluster>, lost: &BTreeSet<PgId>) -> Vec<String>
     wrongs
 }
 
-fn difference(a: &Copy, b: &Copy) -> Option<String> {
+/// Who has what of a PG: of shards in their order.
+fn members(state: &ClusterState, pg: PgId, coded: bool) -> Vec<(OsdId, SPgId)> {
+    let Some(config) = state.pgs.get(pg) else {
+        return Vec::new();
+    };
+    let shard = |(at, osd): (usize, &Option<OsdId>)| {
+        let shard = i8::try_from(at).ok()?;
+        osd.map(|osd| (osd, SPgId { pg, shard }))
+    };
+    match coded {
+        false => config
+            .in_sync
+            .iter()
+            .map(|o| (*o, SPgId::replicated(pg)))
+            .collect(),
+        true => config.acting.iter().enumerate().filter_map(shard).collect(),
+    }
+}
+
+pub fn difference(a: &Copy, b: &Copy) -> Option<String> {
     for oid in a.objects.keys().chain(b.objects.keys()) {
         let (x, y) = (a.objects.get(oid), b.objects.get(oid));
         if x != y {
@@ -221,11 +266,12 @@ fn difference(a: &Copy, b: &Copy) -> Option<String> {
     })
 }
 
-fn read_disk(cluster: &Cluster, node: &OsdNode) -> Result<BTreeMap<PgId, Copy>, String> {
+fn read_disk(cluster: &Cluster, node: &OsdNode) -> Result<BTreeMap<SPgId, Copy>, String> {
     let store = cluster.open_store(node)?;
     let state = cluster.view.state();
     let pool = state.osdmap.pool(POOL).ok_or("no pool")?;
-    let mut out: BTreeMap<PgId, Copy> = BTreeMap::new();
+    let mut out: BTreeMap<SPgId, Copy> = BTreeMap::new();
+    let coded = cluster.coded.get().is_some();
     let mut from = ObjectId {
         shard: i8::MIN,
         object: HObject {
@@ -239,23 +285,32 @@ fn read_disk(cluster: &Cluster, node: &OsdNode) -> Result<BTreeMap<PgId, Copy>, 
         let last = page.last().cloned();
         for oid in page.iter().filter(|o| o.object.pool == POOL && **o != from) {
             let pg = PgId::new(POOL, pool.raw_to_pg(oid.object.hash));
-            let words = match object(&store, oid) {
-                Err(store::Error::Corrupt { .. }) => UNREADABLE.into(),
-                words => words.map_err(text)?,
+            let slot = match (coded, oid.shard) {
+                (false, _) => SPgId::replicated(pg),
+                // What was set aside is no part of it.
+                (true, ..0) => continue,
+                (true, shard) => SPgId { pg, shard },
             };
-            out.entry(pg)
-                .or_default()
-                .objects
-                .insert(format!("{:?}", oid.object), words);
+            let copy = out.entry(slot).or_default();
+            let name = format!("{:?}", oid.object);
+            let words = match object(&store, oid, coded) {
+                Err(store::Error::Corrupt { .. }) => UNREADABLE.into(),
+                Err(e) => return Err(text(e)),
+                Ok((words, part)) => {
+                    copy.parts.extend(part.map(|part| (name.clone(), part)));
+                    words
+                }
+            };
+            copy.objects.insert(name, words);
         }
         match last {
             Some(l) if page.len() == LIST && l.object.pool == POOL => from = l,
             _ => break,
         }
     }
-    for pg in state.osdmap.pgs().filter(|pg| pg.pool == POOL) {
-        let c = SPgId::replicated(pg);
-        if store.collections().contains(&c) {
+    for c in store.collections() {
+        let pg = c.pg;
+        if pg.pool == POOL && pg.seed < pool.pg_num {
             let entries = store.log_entries(&c).map_err(text)?;
             let mut log = BTreeMap::new();
             for (version, raw) in entries {
@@ -265,20 +320,23 @@ fn read_disk(cluster: &Cluster, node: &OsdNode) -> Result<BTreeMap<PgId, Copy>, 
                     log.insert(version, raw.to_vec());
                 }
             }
-            out.entry(pg).or_default().log = log;
+            out.entry(c).or_default().log = log;
         }
     }
     Ok(out)
 }
 
-/// All that an object has, short enough to read.
-fn object(store: &Store, oid: &ObjectId) -> Result<String, store::Error> {
+/// All that an object has, short enough to read. Of shards the data by itself.
+fn object(store: &Store, oid: &ObjectId, coded: bool) -> Result<(String, Option<Part>), store::Error> {
     let size = store.stat(oid)?.size;
     let data = store.read(oid, 0, size)?;
     let omap = store.omap_range(oid, std::ops::Bound::Unbounded, OMAP_ENTRIES, OMAP_BYTES)?;
     let attrs = store.attrs(oid)?;
     let sum = |b: &[u8]| types::checksum::crc32c(!0, b);
-    let mut out = format!("{size} bytes, sum {:08x}", sum(&data));
+    let mut out = match coded {
+        false => format!("{size} bytes, sum {:08x}", sum(&data)),
+        true => format!("{size} bytes"),
+    };
     for (what, rows) in [("attr", &attrs), ("omap", &omap.entries)] {
         for (k, v) in rows {
             // Writing to a String does not fail.
@@ -292,5 +350,5 @@ fn object(store: &Store, oid: &ObjectId) -> Result<String, store::Error> {
         }
     }
     let _ = write!(out, ", header {:08x}", sum(&store.omap_header(oid)?));
-    Ok(out)
+    Ok((out, coded.then_some(Part { size, data })))
 }

@@ -3,6 +3,7 @@
 //!
 //! Not here: when what fails (`plan`, `chaos`), and whether it was right (`check`).
 
+use crate::coded::Coded;
 use crate::cost::{doors, meter};
 use crate::disk::{LOG_BYTES, Pacing, SimDriver};
 use crate::etcd::SimEtcd;
@@ -81,6 +82,8 @@ pub struct Cluster {
     pub by_commands: Cell<bool>,
     /// The pool has another size than it was made with.
     pub resized: Cell<bool>,
+    /// The pool's code; None: it has copies.
+    pub coded: Cell<Option<Coded>>,
     /// What must not have happened.
     pub wrongs: Rc<RefCell<Vec<String>>>,
 }
@@ -158,6 +161,7 @@ impl Cluster {
             operators: Operator::default(),
             by_commands: Cell::new(false),
             resized: Cell::new(false),
+            coded: Cell::new(None),
             view,
             operator: RefCell::default(),
             osds: RefCell::default(),
@@ -485,15 +489,21 @@ impl Cluster {
             pg_num_pending: pg_num,
             ..PgPool::default()
         };
-        self.change(|state| {
-            let mut changes = Changes::none();
-            let inc = changes.inc(state, Utime::ZERO);
-            inc.new_pool_max = Some(POOL as i32);
-            inc.new_pools.insert(POOL, pool.clone());
-            inc.new_pool_names.insert(POOL, "pool".into());
-            changes
-        })
-        .await
+        let coded = self.coded.get();
+        let mut wrong = None;
+        let done = self
+            .change(|state| {
+                let (mut changes, map) = (Changes::none(), state.osdmap.clone());
+                let inc = changes.inc(state, Utime::ZERO);
+                let mut pool = pool.clone();
+                wrong = coded.and_then(|c| c.shape(&map, inc, &mut pool).err());
+                inc.new_pool_max = Some(POOL as i32);
+                inc.new_pools.insert(POOL, pool);
+                inc.new_pool_names.insert(POOL, "pool".into());
+                changes
+            })
+            .await;
+        done.and_then(|()| wrong.map_or(Ok(()), Err))
     }
 
     /// Lets the autoscaler and the balancer work on the pool, quickly and in large steps; or no more.

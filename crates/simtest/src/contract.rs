@@ -11,7 +11,7 @@ use cluster::{ClusterState, PgConfig};
 use io_sim::Trace;
 use std::cell::RefCell;
 use std::sync::Arc;
-use types::{OsdId, PgId};
+use types::{OsdId, PgId, PgPool, places};
 
 /// Wrongs that are noted: more say the same.
 const NOTED_MAX: usize = 3;
@@ -65,7 +65,11 @@ fn breach(before: &ClusterState, now: &ClusterState, pg: PgId, new: &PgConfig) -
     }
     let up = map.pg_to_up_acting(pg).up;
     let asleep = new.in_sync.iter().all(|o| !map.is_up(*o));
-    if up != new.in_sync && !asleep && map.pg_temp.get(&pg) != Some(&new.in_sync) {
+    let home = match map.pool(POOL).is_some_and(PgPool::is_erasure) {
+        false => new.in_sync.clone(),
+        true => places::to_set(&new.acting),
+    };
+    if up != home && !asleep && map.pg_temp.get(&pg) != Some(&home) {
         return Some("the map says where the data is");
     }
     let Some(old) = before.pgs.get(pg) else {

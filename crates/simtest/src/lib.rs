@@ -15,6 +15,7 @@ pub mod chaos;
 pub mod check;
 pub mod client;
 pub mod cluster;
+pub mod coded;
 pub mod contract;
 pub mod cost;
 pub mod disk;

@@ -2,7 +2,7 @@
 //! a process of its own, one beside the other on each processor; with `--broken RULE` until one of them notices, with
 //! `--until TEXT` until one says that. `simtest mutants [WORD [SEEDS]]` does so for every rule, or those of which the module or
 //! the name has the word in it. `simtest cost [JOB]` counts what operations cost (under callgrind, instructions too: see
-//! docs/internals/performance.md); `simtest hosts N` what a cluster of N OSDs asks of its state (docs/internals/growth.md). In seeds from 1,000,000 on the autoscaler and the balancer work. Exit code 1: a checker found something wrong; 101: a panic.
+//! docs/internals/performance.md); `simtest hosts N` what a cluster of N OSDs asks of its state (docs/internals/growth.md). In seeds from 1,000,000 on the autoscaler and the balancer work, in those from 2,000,000 on the pool has shards in place of copies. Exit code 1: a checker found something wrong; 101: a panic.
 
 #![allow(clippy::disallowed_macros, clippy::disallowed_methods)] // a program: prints, starts processes, ends itself
 
@@ -38,6 +38,8 @@ const COUNTED: &str = "--counted";
 const PLANNED: &str = "--plan";
 /// Seeds from here on are runs in which the cluster evens itself out.
 const EVENING: u64 = 1_000_000;
+/// And from here on those of a pool of shards.
+const SHARDS: u64 = 2_000_000;
 /// Failing seeds after which a run stops.
 const FAILURES_MAX: usize = 20;
 
@@ -136,6 +138,14 @@ struct Wanted {
     planned: bool,
 }
 
+fn kind_of(seed: u64) -> run::Kind {
+    match seed {
+        SHARDS.. => run::Kind::Shards,
+        EVENING.. => run::Kind::Evening,
+        _ => run::Kind::Copies,
+    }
+}
+
 fn one(seed: u64, wanted: Wanted, broken: Option<&str>) -> ExitCode {
     let Wanted { trace, counted, .. } = wanted;
     if let Some(s) = broken.and_then(sabotage::find) {
@@ -170,7 +180,7 @@ fn one(seed: u64, wanted: Wanted, broken: Option<&str>) -> ExitCode {
         if counted {
             sim.trace.count_only();
         }
-        let plan = run::plan(&sim, seed >= EVENING);
+        let plan = run::plan(&sim, kind_of(seed));
         if wanted.planned {
             println!("seed {seed} is to be {plan}");
         }

@@ -3,6 +3,7 @@
 //! Invariant: a plan never destroys what it demands back. A disk is lost only while every PG is clean, once in a run, and
 //! only from pools with a copy elsewhere; bits rot on one disk only, while no disk is lost, and in pools of several copies.
 
+use crate::coded::Coded;
 use crate::largest::Largest;
 use io_sim::{Dice, Weather};
 use std::fmt;
@@ -235,6 +236,8 @@ pub struct Plan {
     pub largest: Option<Largest>,
     /// The pool compresses all that is long enough, by this algorithm.
     pub compression: Option<&'static str>,
+    /// The pool has shards by this code; None: copies.
+    pub coded: Option<Coded>,
     /// When clients stop asking.
     pub ends: Duration,
 }
@@ -274,6 +277,7 @@ impl Plan {
             evens: false,
             largest: None,
             compression: None,
+            coded: None,
             ends: CALM + STORM + Duration::from_secs(2),
         };
         let mut lost = false;
@@ -517,6 +521,38 @@ impl Plan {
         self.events.sort_by_key(|e| e.at);
     }
 
+    /// Where that is asked for the pool has shards: enough OSDs for them, and without what such pools do not do.
+    pub fn shards(&mut self, dice: &mut Dice, asked: bool) {
+        if !asked {
+            return;
+        }
+        let (k, m) = [(2, 1), (2, 1), (2, 2), (3, 2), (4, 2)][dice.below(5) as usize];
+        let unit = [512, 4096][dice.below(2) as usize];
+        let coded = Coded { k, m, unit };
+        self.coded = Some(coded);
+        self.size = coded.size();
+        self.min_size = if dice.below(4) == 0 {
+            k
+        } else {
+            k + u8::from(m > 1)
+        };
+        self.osds = self.osds.max(usize::from(self.size) + dice.below(2) as usize);
+        self.clocks.resize_with(self.osds, || clock(dice));
+        // Keys are for copies.
+        self.largest = None;
+        let is_done = |e: &Event| {
+            !matches!(
+                e.fault,
+                Fault::Split { .. }
+                    | Fault::SplitAndKill { .. }
+                    | Fault::Merge
+                    | Fault::MergeAndKill { .. }
+                    | Fault::Resize { .. }
+            )
+        };
+        self.events.retain(is_done);
+    }
+
     /// Few seeds have records of the largest size, fewer those that take seconds.
     pub fn largest(&mut self, dice: &mut Dice) {
         if dice.below(16) == 0 {
@@ -663,6 +699,9 @@ impl fmt::Display for Plan {
         }
         if self.evens {
             f.write_str(", it evens itself out")?;
+        }
+        if let Some(c) = self.coded {
+            write!(f, ", {} + {} shards by {} bytes", c.k, c.m, c.unit)?;
         }
         if let Some(osd) = self.laggard {
             write!(f, ", osd.{osd} lags")?;

@@ -2,14 +2,14 @@
 //!
 //! The rule: bits flip on one disk of a run. As long as anybody else is in sync, every object has a copy that is whole: no
 //! client is told EIO, and in the end all copies can be read and are equal. A placement group is *exposed* if from the
-//! first flip on there was a moment at which that disk's OSD was its whole in-sync set. Of an exposed one an
+//! first flip on there was a moment at which that disk's OSD was its whole in-sync set; of shards, one of no more than there are of data. Of an exposed one an
 //! operation may end with EIO; and in the end it may be unclean, since what nobody can read cannot be copied. One that is
 //! clean in the end has no such excuse: whoever came into the set has all of it.
 //!
 //! Not here: who flips bits (`chaos`).
 
 use crate::places::{PGS_MAX, POOL};
-use cluster::ClusterState;
+use cluster::{ClusterState, PgConfig};
 use io_sim::Trace;
 use metastore::ClusterHandle;
 use std::cell::{Cell, RefCell};
@@ -90,10 +90,13 @@ impl Rot {
             return;
         };
         for pg in state.osdmap.pgs().filter(|pg| pg.pool == POOL) {
-            let alone = state.pgs.get(pg).is_some_and(|c| c.in_sync == [osd]);
+            let enough = usize::from(state.osdmap.enough(pool));
+            let needed = |c: &PgConfig| c.in_sync.contains(&osd) && c.in_sync.len() <= enough;
+            let alone = state.pgs.get(pg).is_some_and(needed);
             if alone && self.exposed.borrow_mut().add(pool, pg) {
-                self.trace
-                    .note(format_args!("{pg} is exposed: in sync on osd.{osd} alone"));
+                self.trace.note(format_args!(
+                    "{pg} is exposed: in sync on osd.{osd} and too few others"
+                ));
             }
         }
     }

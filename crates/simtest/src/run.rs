@@ -89,8 +89,18 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What a seed is to be. `evening`: with all that evens the cluster out.
-pub fn plan(sim: &Sim, evening: bool) -> Plan {
+/// Which runs a seed is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Copies,
+    /// With all that evens the cluster out.
+    Evening,
+    /// The pool has shards in place of copies.
+    Shards,
+}
+
+/// What a seed is to be.
+pub fn plan(sim: &Sim, kind: Kind) -> Plan {
     let mut plan = Plan::draw(&mut sim.dice("plan"));
     plan.more(&mut sim.dice("more of the plan"));
     plan.merges(&mut sim.dice("merges of the plan"));
@@ -101,7 +111,8 @@ pub fn plan(sim: &Sim, evening: bool) -> Plan {
     plan.largest(&mut sim.dice("largest"));
     plan.marks(&mut sim.dice("marked down"));
     plan.compression(&mut sim.dice("compression"));
-    plan.evening(&mut sim.dice("evening"), evening);
+    plan.evening(&mut sim.dice("evening"), kind == Kind::Evening);
+    plan.shards(&mut sim.dice("shards"), kind == Kind::Shards);
     plan
 }
 
@@ -164,6 +175,7 @@ async fn live(sim: &Sim, plan: &Plan, history: &Rc<History>, lived: &mut Lived) 
         }
         sleep(Duration::from_millis(50)).await;
     }
+    cluster.coded.set(plan.coded);
     cluster.add_pool(plan.size, plan.min_size, plan.pgs).await?;
     if let Some(algorithm) = plan.compression {
         cluster.compress_pool(algorithm).await?;

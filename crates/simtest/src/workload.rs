@@ -97,7 +97,7 @@ fn draw(dice: &mut Dice, client: u64, n: u64, plan: &Plan, guards: &[Bytes]) -> 
             data: fresh(dice),
         },
         13 | 14 => Ask::Append(value(client, n, 1 + dice.below(40) as usize)),
-        15 | 16 => Ask::OmapSet(format!("k{}", dice.below(4)), value(client, n, 1)),
+        15 | 16 => rows(plan, format!("k{}", dice.below(4)), value(client, n, 1)),
         17 => Ask::Delete,
         _ => {
             let expect = match guards.len() {
@@ -109,6 +109,14 @@ fn draw(dice: &mut Dice, client: u64, n: u64, plan: &Plan, guards: &[Bytes]) -> 
                 then: value(client, n, 1),
             }
         }
+    }
+}
+
+/// A key; where the pool has none, an attribute.
+fn rows(plan: &Plan, key: String, value: Bytes) -> Ask {
+    match plan.coded {
+        None => Ask::OmapSet(key, value),
+        Some(_) => Ask::SetAttrs(BTreeMap::from([(key, value)])),
     }
 }
 
@@ -134,18 +142,18 @@ struct Own {
 
 impl Own {
     /// What the thrasher's clients do beside all else.
-    fn draw(&self, dice: &mut Dice, client: u64, n: u64, oid: &str) -> Option<(String, Ask)> {
+    fn draw(&self, dice: &mut Dice, client: u64, n: u64, oid: &str, plan: &Plan) -> Option<(String, Ask)> {
         let content = self.known.as_ref()?;
         let of_own = |ask| Some((self.oid.clone(), ask));
         match dice.below(12) {
             0 => of_own(Ask::WriteFull(value(client, n, 1 + dice.below(9000) as usize))),
             1 => of_own(Ask::Append(value(client, n, 1 + dice.below(100) as usize))),
-            2 => of_own(Ask::OmapSet("k".into(), value(client, n, 1))),
+            2 => of_own(rows(plan, "k".into(), value(client, n, 1))),
             3 | 4 => {
                 let (from, content) = (self.oid.clone(), content.clone());
                 Some((oid.to_owned(), Ask::CopyFrom { from, content }))
             }
-            5 | 6 => {
+            5 | 6 if plan.coded.is_none() => {
                 let key = format!("n{}", dice.below(2));
                 Some((oid.to_owned(), Ask::Add(key, 1 + dice.below(1000))))
             }
@@ -184,7 +192,7 @@ pub async fn work(
             (oid, ask) = (cold_name(cold.below(plan.cold as u64) as usize), Ask::Read);
         }
         if plan.thrash {
-            if let Some(other) = own.draw(&mut thrash, rados.id, n, &oid) {
+            if let Some(other) = own.draw(&mut thrash, rados.id, n, &oid, &plan) {
                 (oid, ask) = other;
             }
             rados.hasty = (thrash.below(5) == 0).then(|| Duration::from_micros(thrash.below(HASTY_US)));

@@ -1,6 +1,6 @@
 //! Seeds of the simulated cluster, each a process of its own.
 //!
-//! `SKEP_SIM_SEEDS=N` runs so many (100 else; for an eighth of them a tenth as many in which the cluster evens itself out), from
+//! `SKEP_SIM_SEEDS=N` runs so many (100 else; for an eighth of them a tenth as many in which the cluster evens itself out, a quarter with shards in place of copies), from
 //! `SKEP_SIM_FIRST` on (0 else); `SKEP_SIM_SEED=N` runs that one alone, with its trace: `SKEP_SIM_SEED=7 cargo test -p simtest --test seeds seeds_pass -- --nocapture`.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_macros)] // prints what each run found
@@ -86,6 +86,26 @@ fn seeds_pass_while_the_cluster_evens_itself_out() {
     assert!(out.status.success(), "run one of them again by SKEP_SIM_SEED");
 }
 
+/// Those of a pool of shards are numbered from here on.
+const SHARDS: u64 = 2_000_000;
+
+/// A quarter of the time is theirs.
+fn shard_seeds() -> u64 {
+    seeds() / 4
+}
+
+#[test]
+fn seeds_pass_with_shards_in_place_of_copies() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    if number("SKEP_SIM_SEED").is_some() {
+        return;
+    }
+    let first = SHARDS + number("SKEP_SIM_FIRST").unwrap_or(0);
+    let out = simtest(&["run", &first.to_string(), &shard_seeds().to_string()]);
+    println!("{}", text(&out));
+    assert!(out.status.success(), "run one of them again by SKEP_SIM_SEED");
+}
+
 #[test]
 fn seeds_pass() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +113,7 @@ fn seeds_pass() {
         Some(seed) => simtest(&["seed", &seed.to_string(), "--trace"]),
         None => {
             let first = number("SKEP_SIM_FIRST").unwrap_or(0).to_string();
-            let count = seeds() - EVENING_COSTS * evening_seeds();
+            let count = seeds() - EVENING_COSTS * evening_seeds() - shard_seeds();
             simtest(&["run", &first, &count.to_string()])
         }
     };

@@ -13,9 +13,7 @@ use types::OsdId;
 
 /// The positions of a new PG: CRUSH's.
 pub(super) fn first_positions(up: &[OsdId]) -> Vec<Option<OsdId>> {
-    up.iter()
-        .map(|o| (*o != crush::ITEM_NONE).then_some(*o))
-        .collect()
+    types::places::listed(up)
 }
 
 /// The positions after a change of who is in sync. Who left leaves a hole. Who joined takes its place in *up* if that is
@@ -66,15 +64,33 @@ pub(super) fn in_order(in_sync: &[OsdId]) -> Vec<Option<OsdId>> {
     in_sync.iter().copied().map(Some).collect()
 }
 
+/// The position of each of `in_sync`, if positions have a form in which they are written: each of them has one of its own, nobody
+/// else has one, and a pool's size is a byte.
+fn written(acting: &[Option<OsdId>], in_sync: &[OsdId]) -> Option<(u8, Vec<u8>)> {
+    let at = |o: &OsdId| acting.iter().position(|a| *a == Some(*o));
+    let places: Vec<u8> = in_sync
+        .iter()
+        .map(|o| u8::try_from(at(o)?).ok())
+        .collect::<Option<_>>()?;
+    let unique = places.iter().collect::<BTreeSet<_>>().len() == places.len();
+    let nobody_else = acting.iter().flatten().count() == places.len();
+    let len = u8::try_from(acting.len()).ok()?;
+    (unique && nobody_else).then_some((len, places))
+}
+
+/// True if [`encode`] writes these positions, and not what stands in for them.
+pub(super) fn can_be_written(acting: &[Option<OsdId>], in_sync: &[OsdId]) -> bool {
+    written(acting, in_sync).is_some()
+}
+
 /// One byte: the number of positions, 0 if they are `in_sync` in order; else the position of each of `in_sync` in one
 /// byte. So a large pool's rows stay small.
+///
+/// What has no such form is written as the order of those in sync, which can be read again: of copies, to which positions say
+/// nothing. Shards never come to that: settling has asked [`can_be_written`].
 pub(super) fn encode(acting: &[Option<OsdId>], in_sync: &[OsdId], w: &mut Writer) {
-    let at = |o: &OsdId| acting.iter().position(|a| *a == Some(*o));
-    let places: Option<Vec<u8>> = in_sync.iter().map(|o| u8::try_from(at(o)?).ok()).collect();
-    let unique = |places: &Vec<u8>| places.iter().collect::<BTreeSet<_>>().len() == places.len();
-    // A pool's size is a byte. What has no such form is written as what can be read again: the order of those in sync.
-    match (u8::try_from(acting.len()), places.filter(unique)) {
-        (Ok(len), Some(places)) if acting != in_order(in_sync) => {
+    match written(acting, in_sync) {
+        Some((len, places)) if acting != in_order(in_sync) => {
             w.u8(len);
             places.into_iter().for_each(|at| w.u8(at));
         }
@@ -128,8 +144,10 @@ mod tests {
             // Nobody settles such ones; a row that does not decode would keep the whole cluster from its state.
             (vec![Some(1), None], vec![1, 2], vec![Some(1), Some(2)]),
             (vec![None, Some(1)], vec![1, 1], vec![Some(1), Some(1)]),
+            (vec![Some(2), Some(1)], vec![1], vec![Some(1)]),
             (vec![None; 300], vec![1], vec![Some(1)]),
         ] {
+            assert_eq!(can_be_written(&acting, &in_sync), acting == read);
             let mut w = Writer::new();
             encode(&acting, &in_sync, &mut w);
             let mut r = Reader::new(w.finish());

@@ -6,7 +6,7 @@
 
 use super::{Joined, Life, PgConfig, PgConfigs};
 use types::osdmap::{Incremental, OsdMap};
-use types::pool::{PgMergeMeta, ceph_stable_mod, pg_mask};
+use types::pool::{PgMergeMeta, PgPool, ceph_stable_mod, pg_mask};
 use types::{EVersion, Epoch, OsdId, PgId, PoolId};
 
 /// In the map: no temporary primary.
@@ -32,6 +32,10 @@ pub enum MergeRefusal {
     NotWanted,
     #[error("the two are not held by the same OSDs")]
     Apart,
+    #[error(
+        "placement groups of an erasure-coded pool are not merged: what their shards could take back would be lost"
+    )]
+    Shards,
 }
 
 impl PgMerge {
@@ -128,6 +132,9 @@ pub fn share_places(map: &OsdMap, id: PoolId, target: u32, inc: &mut Incremental
 impl PgConfigs {
     /// Why `m` cannot be carried out now; None: it can.
     pub fn refuses_merge(&self, map: &OsdMap, m: &PgMerge) -> Option<MergeRefusal> {
+        if map.pool(m.source.pool).is_some_and(PgPool::is_erasure) {
+            return Some(MergeRefusal::Shards);
+        }
         let wanted = map.pool(m.source.pool).is_some_and(|p| {
             p.pg_num_target < p.pg_num
                 && m.source.seed == p.pg_num - 1

@@ -1,13 +1,14 @@
 //! Settling: what an OSD map change means for the configurations, decided from maps alone (rules 4, 5, 7 and 8 of
 //! docs/internals/replication.md).
 
-use super::acting::{first_positions, positions};
+use super::acting::{can_be_written, first_positions, positions};
 use super::needs::Needs;
 use super::{CHUNK, Life, PgConfig, PgConfigs, PgMerge, PgProposal};
 use crate::broken::{self, Rule};
 use crate::rows::Write;
 use std::collections::BTreeSet;
 use types::osdmap::{Incremental, OsdMap, UpActing};
+use types::places;
 use types::{Epoch, OsdId, PgId, PoolId};
 
 impl PgConfigs {
@@ -76,6 +77,10 @@ impl PgConfigs {
             config.acting.resize(needs.size, None);
         }
         check(pg, &began, &config, &needs, next.epoch);
+        assert!(
+            !needs.coded || !is_sound(&config) || can_be_written(&config.acting, &config.in_sync),
+            "{pg}: each of those in sync has a shard of its own, and nobody else has one: {config:?}"
+        );
         if known.as_ref() != Some(&config) {
             self.0.insert(pg, config.clone());
             dirty.insert(row_of(pg));
@@ -96,7 +101,7 @@ impl PgConfigs {
     }
 
     /// Where a PG without a configuration begins: with its ancestor if its pool was split, else where CRUSH
-    /// says. `None` while no OSD is up for it, or too few for its shards.
+    /// says. `None` while no OSD is up for it, or fewer than its shards have to be written to.
     fn first_config(&self, old: &OsdMap, next: &OsdMap, pg: PgId, sets: &UpActing) -> Option<PgConfig> {
         if let Some(pool) = old.pool(pg.pool)
             && pg.seed >= pool.pg_num
@@ -114,7 +119,7 @@ impl PgConfigs {
         let mut in_sync: Vec<OsdId> = up.iter().copied().filter(|o| *o != crush::ITEM_NONE).collect();
         let needs = Needs::of(next, pg);
         if needs.coded {
-            if in_sync.len() < needs.enough {
+            if in_sync.len() < needs.least {
                 return None;
             }
             // The map's own primary leads: the positions stay, the order of those in sync begins with it.
@@ -189,10 +194,7 @@ fn pin(
 ) -> (Option<Vec<OsdId>>, bool) {
     let home: Vec<OsdId> = match coded {
         false => config.in_sync.clone(),
-        true => {
-            let one = |o: &Option<OsdId>| o.unwrap_or(crush::ITEM_NONE);
-            config.acting.iter().map(one).collect()
-        }
+        true => places::to_set(&config.acting),
     };
     let temp = next.pg_temp.get(&pg);
     let want = (sets.up != home && !broken::is(Rule::TempSaysWhere)).then_some(home);

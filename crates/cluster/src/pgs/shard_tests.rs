@@ -6,6 +6,7 @@ use crush::{ITEM_NONE, RuleKind};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use types::osdmap::OsdMap;
+use types::places;
 use types::pool::POOL_TYPE_ERASURE;
 
 /// Every pool of the map is one of k + m shards, each on an OSD of its own.
@@ -86,13 +87,19 @@ fn a_pg_does_not_begin_with_too_few() {
         inc.new_pools.extend(pools);
         inc.new_pool_names.extend(names);
     });
-    assert_eq!(c.pgs.iter().count(), 0, "three of four");
+    assert_eq!(c.pgs.iter().count(), 0, "three");
     c.boot(1);
+    assert_eq!(
+        c.pgs.iter().count(),
+        0,
+        "four have objects, and five are min_size"
+    );
+    c.boot(2);
     assert_eq!(c.pgs.iter().count(), c.map.pgs().count());
     for (pg, config) in c.pgs.iter() {
-        assert_eq!((config.in_sync.len(), config.acting.len()), (4, 6), "{pg}");
+        assert_eq!((config.in_sync.len(), config.acting.len()), (5, 6), "{pg}");
     }
-    check(&c, "four");
+    check(&c, "five");
 }
 
 #[test]
@@ -231,7 +238,7 @@ fn copies_say_nothing_of_positions() {
     assert_eq!(c.pgs.refuses(&c.map, &odd), Some(Refusal::Misplaced));
 }
 
-/// One random event: an OSD goes or comes, is weighted, or primaries take in whom [`target`] names, leave somebody out, or hand
+/// One random event: an OSD goes or comes, is weighted, or primaries take in whom [`places::target`] names, leave somebody out, or hand
 /// over.
 fn happen(c: &mut Cluster, dice: &mut Dice) {
     let osd = dice.roll(6) as OsdId;
@@ -250,7 +257,7 @@ fn happen(c: &mut Cluster, dice: &mut Dice) {
                 let shard = dice.roll(acting.len());
                 match dice.roll(3) {
                     0 => acting[shard] = None,
-                    1 => acting[shard] = target(&acting, &up, acting.len())[shard],
+                    1 => acting[shard] = places::target(&acting, &places::listed(&up), acting.len())[shard],
                     _ => {}
                 }
                 let set: Vec<OsdId> = acting.iter().copied().flatten().collect();
@@ -303,4 +310,29 @@ fn whatever_happens_the_rules_hold() {
             }
         }
     }
+}
+
+#[test]
+fn groups_of_shards_are_not_merged() {
+    let mut c = coded(2, 2);
+    let (id, pg_num) = c
+        .map
+        .pools
+        .iter()
+        .map(|(id, p)| (*id, p.pg_num))
+        .max_by_key(|p| p.1)
+        .unwrap();
+    c.change(|map, inc| inc.pool_mut(map, id).unwrap().shrink_to(pg_num - 1));
+    let source = PgId::new(id, pg_num - 1);
+    let target = PgId::new(id, c.map.pool(id).unwrap().merge_target(pg_num - 1));
+    let of = |pg| c.pgs.get(pg).unwrap().clone();
+    let wish = PgMerge {
+        source,
+        target,
+        expect_source: of(source),
+        expect_target: of(target),
+        source_head: Default::default(),
+        target_head: Default::default(),
+    };
+    assert_eq!(c.pgs.refuses_merge(&c.map, &wish), Some(MergeRefusal::Shards));
 }

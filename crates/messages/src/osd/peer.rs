@@ -88,6 +88,26 @@ pub enum PeerBody {
     },
     /// Comparing and repairing copies.
     Scrub(ScrubBody),
+    /// Of a shard's object the bytes of `offset~len`, offsets as on the shard. Answered by `Units`.
+    ReadUnits {
+        token: u64,
+        object: HObject,
+        offset: u64,
+        len: u64,
+    },
+    /// Takes back what is behind `to`, lets go of all that is set aside, and counts as incomplete from then on: its shard is to be
+    /// brought up from there. Answered by `Info`.
+    Learn {
+        to: EVersion,
+    },
+    /// 0 and the bytes, cut off at the object's end there, or an error number (EIO, ENOENT). `version`: in the object info;
+    /// 0'0 where there is none.
+    Units {
+        token: u64,
+        result: i32,
+        version: EVersion,
+        data: Bytes,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -274,6 +294,43 @@ fn encode_body(body: &PeerBody, w: &mut Writer, data: &mut Parts) {
             w.put(to);
         }
         PeerBody::Scrub(body) => peer_scrub::encode(body, w, data),
+        PeerBody::ReadUnits { .. } | PeerBody::Units { .. } | PeerBody::Learn { .. } => {
+            encode_units(body, w, data)
+        }
+    }
+}
+
+fn encode_units(body: &PeerBody, w: &mut Writer, parts: &mut Parts) {
+    match body {
+        PeerBody::Learn { to } => {
+            w.u8(15);
+            w.put(to);
+        }
+        PeerBody::ReadUnits {
+            token,
+            object,
+            offset,
+            len,
+        } => {
+            w.u8(13);
+            w.u64(*token);
+            w.put(object);
+            w.u64(*offset);
+            w.u64(*len);
+        }
+        PeerBody::Units {
+            token,
+            result,
+            version,
+            data,
+        } => {
+            w.u8(14);
+            w.u64(*token);
+            w.i32(*result);
+            w.put(version);
+            parts.push(data.clone());
+        }
+        _ => {}
     }
 }
 
@@ -310,6 +367,20 @@ fn decode_body(r: &mut Reader, data: &mut Reader) -> Result<PeerBody> {
             stable: r.get()?,
         },
         12 => PeerBody::Stable { to: r.get()? },
+        13 => PeerBody::ReadUnits {
+            token: r.u64()?,
+            object: r.get()?,
+            offset: r.u64()?,
+            len: r.u64()?,
+        },
+        14 => PeerBody::Units {
+            token: r.u64()?,
+            result: r.i32()?,
+            version: r.get()?,
+            // Nothing else of such a message is in the data segment.
+            data: data.rest(),
+        },
+        15 => PeerBody::Learn { to: r.get()? },
         tag => match peer_scrub::decode(tag, r, data)? {
             Some(body) => PeerBody::Scrub(body),
             None => return Err(bad(r)),
@@ -405,6 +476,21 @@ mod tests {
             stable: v,
         });
         check(PeerBody::Stable { to: v });
+        check(PeerBody::Learn { to: v });
+        check(PeerBody::ReadUnits {
+            token: 5,
+            object: object("u"),
+            offset: 4096,
+            len: 8192,
+        });
+        for data in ["", "units of one shard"] {
+            check(PeerBody::Units {
+                token: 5,
+                result: -5,
+                version: v,
+                data: Bytes::from_static(data.as_bytes()),
+            });
+        }
         for msg in [
             PeerMsg::Ping { stamp: 5, epoch: 6 },
             PeerMsg::Pong { stamp: 5, epoch: 6 },

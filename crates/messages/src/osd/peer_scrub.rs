@@ -40,6 +40,8 @@ pub struct ObjectDigest {
     pub bad_offset: u64,
     /// It changed while it was read: nothing here counts.
     pub changed: bool,
+    /// Of a shard the sum of its units (`erasure::Sum`); only of a deep look.
+    pub units: Option<u64>,
 }
 
 impl ObjectDigest {
@@ -56,12 +58,49 @@ impl ObjectDigest {
             faults: 0,
             bad_offset: 0,
             changed: false,
+            units: None,
         }
     }
 }
-denc::envelope_denc!(ObjectDigest, 1, 1, {
-    object, version, size, attrs, names, data, omap, faults, bad_offset, changed
-});
+
+/// Version 2 has `units`.
+impl Encode for ObjectDigest {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(2, 1, |w| {
+            w.put(&self.object);
+            w.put(&self.version);
+            w.put(&self.size);
+            w.put(&self.attrs);
+            w.put(&self.names);
+            w.put(&self.data);
+            w.put(&self.omap);
+            w.put(&self.faults);
+            w.put(&self.bad_offset);
+            w.put(&self.changed);
+            w.put(&self.units);
+        });
+    }
+}
+
+impl Decode for ObjectDigest {
+    fn decode(r: &mut Reader) -> Result<Self> {
+        r.envelope(2, |version, r| {
+            Ok(Self {
+                object: r.get()?,
+                version: r.get()?,
+                size: r.get()?,
+                attrs: r.get()?,
+                names: r.get()?,
+                data: r.get()?,
+                omap: r.get()?,
+                faults: r.get()?,
+                bad_offset: r.get()?,
+                changed: r.get()?,
+                units: if version >= 2 { r.get()? } else { None },
+            })
+        })
+    }
+}
 
 /// One object of a unit: what it is and how much of it there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -339,12 +378,38 @@ mod tests {
     use super::*;
     use types::{ObjectId, Op, PgId, SPgId};
 
+    fn object(name: &'static str) -> HObject {
+        let oid = Bytes::from_static(name.as_bytes());
+        HObject::new(3, 77, Bytes::new(), Bytes::new(), oid, types::NOSNAP)
+    }
+
+    /// One of a version before tells nothing of units.
+    #[test]
+    fn digests_of_version_1_decode() {
+        let want = ObjectDigest {
+            size: 6,
+            data: Some(9),
+            changed: true,
+            ..ObjectDigest::of(object("a"))
+        };
+        let mut w = Writer::with_capacity(100);
+        w.envelope(1, 1, |w| {
+            w.put(&want.object);
+            w.put(&want.version);
+            w.put(&want.size);
+            w.put(&want.attrs);
+            w.put(&want.names);
+            w.put(&want.data);
+            w.put(&want.omap);
+            w.put(&want.faults);
+            w.put(&want.bad_offset);
+            w.put(&want.changed);
+        });
+        assert_eq!(ObjectDigest::from_bytes(&w.finish()).unwrap(), want);
+    }
+
     #[test]
     fn messages_survive_the_wire() {
-        let object = |name: &'static str| {
-            let oid = Bytes::from_static(name.as_bytes());
-            HObject::new(3, 77, Bytes::new(), Bytes::new(), oid, types::NOSNAP)
-        };
         let pg = SPgId::replicated(PgId::new(3, 5));
         let (from, to) = (object("a"), object("b"));
         let digest = ObjectDigest {
@@ -358,6 +423,7 @@ mod tests {
             faults: fault::READ | fault::INFO_MISSING,
             bad_offset: 4096,
             changed: true,
+            units: Some(11),
         };
         let oid = ObjectId::replicated(object("a"));
         let txn = Transaction {

@@ -256,7 +256,13 @@ impl Cluster {
         let report = ::cluster::MonReport {
             name: name.into(),
             mgr_name: format!("mgr-{name}"),
-            metadata: BTreeMap::from([("hostname".to_string(), format!("host-{name}"))]),
+            metadata: BTreeMap::from([
+                ("hostname".to_string(), format!("host-{name}")),
+                (
+                    ::cluster::facts::STATE_FEATURES.to_string(),
+                    ::cluster::facts::state_features(),
+                ),
+            ]),
             ..::cluster::MonReport::default()
         };
         self.stats.mons.insert(name.into(), report);

@@ -176,7 +176,8 @@ impl Sizing {
     /// True if the pool is changed by itself.
     fn acts(&self) -> bool {
         let grows = self.wanted > self.pool.pg_num;
-        let allowed = grows || self.pool.may_shrink && !self.pool.erasure;
+        // Groups of shards are neither split nor merged yet.
+        let allowed = (grows || self.pool.may_shrink) && !self.pool.erasure;
         self.pool.mode == AUTOSCALE_ON && self.would_adjust && !self.mixed && !self.pool.fixed && allowed
     }
 }

@@ -6,16 +6,17 @@
 use crate::policies::pool_change::{Result, refuse};
 use crate::policies::pool_set;
 use crate::policies::pools::{RuleChoice, check_rule_takes, find_rule};
-use cluster::ClusterState;
+use cluster::format::Feature;
+use cluster::{ClusterState, ClusterStats, facts};
 use crush::{CrushMap, RuleKind};
-use types::osdmap::{Code, ErasureProfile, Incremental, OsdMap, SHARDS_MAX};
+use types::osdmap::{Code, DATA_SHARDS_MAX, ErasureProfile, Incremental, OsdMap, PARITY_SHARDS_MAX};
 use types::pool::{POOL_TYPE_ERASURE, PgPool};
 use types::{Errno, OsdId};
 
 pub const DEFAULT_PROFILE: &str = "default";
 /// Bytes of a stripe on one shard, where neither the option nor the profile says otherwise; and what they are a multiple of.
 const STRIPE_UNIT: u64 = 4096;
-const STRIPE_UNIT_MAX: u64 = 4 << 20;
+const STRIPE_UNIT_MAX: u64 = 2 << 20;
 const NO_PLUGIN: &str = "cannot determine the erasure code plugin because there is no 'plugin' entry in the erasure_code_profile {}";
 
 /// Every OSD has to serve such pools: data goes wherever CRUSH wants it.
@@ -38,6 +39,19 @@ pub fn may_be(state: &ClusterState) -> Result<()> {
     }
 }
 
+/// Every monitor that lives has to know of such pools: one that does not ends when there is one.
+pub fn may_be_read(me: &str, stats: &ClusterStats) -> Result<()> {
+    let knows = |facts| facts::reads(facts, Feature::Shards);
+    let mut others = stats.mons.iter().filter(|(name, _)| *name != me);
+    match others.find(|(_, said)| !knows(&said.metadata)) {
+        None => Ok(()),
+        Some((name, _)) => refuse(
+            Errno::EOPNOTSUPP,
+            format!("mon.{name} does not know of erasure-coded pools: give it a newer program first"),
+        ),
+    }
+}
+
 /// The profile of this name.
 pub fn profile<'a>(map: &'a OsdMap, name: &str) -> Result<&'a ErasureProfile> {
     map.erasure_code_profiles
@@ -46,30 +60,27 @@ pub fn profile<'a>(map: &'a OsdMap, name: &str) -> Result<&'a ErasureProfile> {
 }
 
 /// A count of the profile. Err: why it is none.
-fn number(profile: &ErasureProfile, key: &str, least: u64) -> Result<u64> {
+fn number(profile: &ErasureProfile, key: &str, (least, default): (u8, u8), most: u8) -> Result<u8> {
     let text = profile.get(key).map_or("", String::as_str);
-    match text.parse::<u64>() {
-        Err(_) => refuse(
-            Errno::EINVAL,
-            format!(
-                "could not convert {key}={text} to int because Expected option value to be integer, got '{text}'"
-            ),
+    let why = match text.parse::<i64>() {
+        Err(_) => format!(
+            "could not convert {key}={text} to int because Expected option value to be integer, got '{text}', set to default {default}"
         ),
-        Ok(n) if n < least => refuse(Errno::EINVAL, format!("{key}={n} must be >= {least}")),
-        Ok(n) => Ok(n),
-    }
+        Ok(n) if n < i64::from(least) => format!("{key}={n} must be >= {least}"),
+        Ok(n) => match u8::try_from(n).ok().filter(|n| *n <= most) {
+            Some(n) => return Ok(n),
+            None => format!("{key}={n} must be <= {most}"),
+        },
+    };
+    refuse(Errno::EINVAL, why)
 }
 
 /// Data and parity shards of a profile.
 pub fn code(profile: &ErasureProfile) -> Result<Code> {
-    let (k, m) = (number(profile, "k", 2)?, number(profile, "m", 1)?);
-    match Code::of(profile) {
-        Some(code) => Ok(code),
-        None => refuse(
-            Errno::EINVAL,
-            format!("k+m={} must be <= {SHARDS_MAX}", k.saturating_add(m)),
-        ),
-    }
+    Ok(Code {
+        k: number(profile, "k", (2, 7), DATA_SHARDS_MAX)?,
+        m: number(profile, "m", (1, 3), PARITY_SHARDS_MAX)?,
+    })
 }
 
 /// Bytes of a stripe on one shard.

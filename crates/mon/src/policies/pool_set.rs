@@ -358,10 +358,11 @@ fn set_pg_num(state: &ClusterState, id: PoolId, var: &str, n: i64, inc: &mut Inc
         return Ok(());
     }
     within_limits(pool, n)?;
-    if n < pool.pg_num && pool.is_erasure() {
+    if n != pool.pg_num && pool.is_erasure() {
+        let what = if n < pool.pg_num { "merging" } else { "splitting" };
         return refuse(
             Errno::EOPNOTSUPP,
-            "merging placement groups of an erasure-coded pool is not built in skep yet",
+            format!("{what} placement groups of an erasure-coded pool is not built in skep yet"),
         );
     }
     if n > pool.pg_num_target {

@@ -221,8 +221,9 @@ impl Going {
                     0 => String::new(),
                     n => format!(", or: ceph osd pool set {name} size {n}"),
                 };
+                let kept = if pool.is_erasure() { "shards" } else { "copies" };
                 return Err(format!(
-                    "pool '{name}' keeps {size} copies apart, and {left} failure domains would be left for them: add \
+                    "pool '{name}' keeps {size} {kept} apart, and {left} failure domains would be left for them: add \
                      one first{lower}"
                 ));
             }

@@ -108,6 +108,42 @@ fn who_is_to_have_a_shard_has_a_slot_for_it_beside_who_has_it() {
         );
         let group = placement.group(SPgId { pg, shard: 1 }).unwrap();
         assert_eq!((&group.in_sync[..], &group.up[..]), (&[a, b][..], &[a, 0][..]));
+        assert_eq!(group.acting, [Some(a), Some(b)]);
+        assert_eq!(group.learners, [None, Some(0)], "a stays where it is");
+    });
+}
+
+#[test]
+fn the_code_is_that_of_the_pools_profile() {
+    local(async {
+        let rig = rig(POOL_TYPE_ERASURE, 3).await;
+        let placement = Placement::new(0, rig.cluster.state());
+        let coding = |p: &Placement| p.pool(POOL).unwrap().coding.clone();
+        assert!(coding(&placement).is_none(), "nobody knows its profile");
+        let wish = |state: &cluster::ClusterState| {
+            let mut changes = Changes::none();
+            let map = state.osdmap.clone();
+            let inc = changes.inc(state, Utime::ZERO);
+            let words = [("k", "2"), ("m", "1")].map(|(k, v)| (k.to_string(), v.to_string()));
+            inc.new_erasure_code_profiles.insert("code".into(), words.into());
+            let pool = inc.pool_mut(&map, POOL).unwrap();
+            pool.erasure_code_profile = "code".into();
+            pool.stripe_width = 8192;
+            (changes, ())
+        };
+        rig.cluster.commit(wish).await.unwrap();
+        let placement = placement.next(rig.cluster.state());
+        let first = coding(&placement).unwrap();
+        // It is made once.
+        let next = placement.next(rig.cluster.state());
+        assert!(Arc::ptr_eq(&first, &coding(&next).unwrap()));
+        assert!(
+            Placement::new(0, rig.cluster.state())
+                .pool(POOL)
+                .unwrap()
+                .coding
+                .is_some()
+        );
     });
 }
 

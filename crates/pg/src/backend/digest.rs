@@ -4,6 +4,8 @@
 //! the store check every checksum. Data comes in pieces that are read ahead beside the loop: a walk *waits* while
 //! the disk reads its next piece, and is told by [`Walk::ended`].
 //!
+//! Of a shard it takes the sum of its units, which goes with the code: whether shards fit one another shows in their sums.
+//!
 //! Bounds: [`WALK_OBJECTS_MAX`] objects; one piece of [`PIECE`] bytes at a time; omaps in pages.
 
 use crate::state::object_info::{INFO_ATTR, ObjectInfo, SNAPSET_ATTR};
@@ -12,6 +14,7 @@ use crate::state::versions::list_versions;
 use crate::store::{IoError, ObjectStore, Ticket};
 use bytes::Bytes;
 use denc::Decode;
+use erasure::Sum;
 use messages::osd::peer_scrub::{ObjectDigest, fault};
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -33,6 +36,8 @@ struct Reading {
     digest: ObjectDigest,
     at: u64,
     crc: u32,
+    /// Of a shard's units.
+    sum: Option<Sum>,
     /// Snapset of the head: what it says of the sizes of clones.
     ticket: Option<Ticket>,
 }
@@ -100,6 +105,7 @@ impl Walk {
                 false => self.done.push(digest),
                 true => {
                     self.now = Some(Reading {
+                        sum: (oid.shard >= 0).then(Sum::default),
                         oid,
                         digest,
                         at: 0,
@@ -133,6 +139,9 @@ impl Walk {
         match read {
             Ok(data) if data.len() as u64 == len => {
                 r.crc = crc32c(r.crc, &data);
+                if let Some(sum) = &mut r.sum {
+                    sum.add(&data);
+                }
                 r.at += len;
                 self.bytes += len;
                 true
@@ -182,6 +191,7 @@ fn finish(r: Reading, store: &mut dyn ObjectStore) -> ObjectDigest {
     let mut d = r.digest;
     if d.faults & fault::READ == 0 {
         d.data = Some(r.crc);
+        d.units = r.sum.map(Sum::value);
     }
     match omap_digest(&r.oid, store) {
         Ok(crc) => d.omap = Some(crc),

@@ -11,6 +11,8 @@ pub mod shard_error {
     pub const DATA_DIGEST_INFO: u64 = 1 << 9;
     pub const OMAP_DIGEST_INFO: u64 = 1 << 10;
     pub const SIZE_INFO: u64 = 1 << 11;
+    /// What a shard has does not fit the others.
+    pub const EC_HASH: u64 = 1 << 12;
     pub const INFO_MISSING: u64 = 1 << 14;
     pub const INFO_CORRUPTED: u64 = 1 << 15;
     pub const SNAPSET_MISSING: u64 = 1 << 16;
@@ -27,10 +29,37 @@ pub mod object_error {
     pub const ATTR_NAME: u64 = 1 << 8;
 }
 
-/// One copy, as it was found.
+/// What is wrong with a copy, or a shard, by itself.
+pub(crate) fn own_errors(d: Option<&ObjectDigest>) -> u64 {
+    let Some(d) = d else {
+        return shard_error::MISSING;
+    };
+    [
+        (fault::READ, shard_error::READ),
+        (fault::STAT, shard_error::STAT),
+        (fault::INFO_MISSING, shard_error::INFO_MISSING),
+        (fault::INFO_CORRUPTED, shard_error::INFO_CORRUPTED),
+        (fault::SNAPSET_MISSING, shard_error::SNAPSET_MISSING),
+        (fault::SNAPSET_CORRUPTED, shard_error::SNAPSET_CORRUPTED),
+        (fault::SIZE_INFO, shard_error::SIZE_INFO),
+    ]
+    .iter()
+    .filter(|(f, _)| d.faults & f != 0)
+    .fold(0, |all, (_, e)| all | e)
+}
+
+/// Of these what only a deep look finds.
+pub(crate) fn deep_errors() -> u64 {
+    let digests = shard_error::DATA_DIGEST_INFO | shard_error::OMAP_DIGEST_INFO;
+    shard_error::READ | shard_error::EC_HASH | digests
+}
+
+/// One copy, or shard, as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Side {
     pub osd: OsdId,
+    /// -1: a copy.
+    pub shard: i8,
     /// None: missing there.
     pub digest: Option<ObjectDigest>,
     pub errors: u64,

@@ -17,6 +17,10 @@ pub struct Group {
     pub size: u32,
     /// Fewer in sync: nothing is executed.
     pub min_size: u32,
+    /// Of an erasure-coded PG who has which shard: a position is a *place*. Empty: copies, which are all the same.
+    pub acting: Vec<Option<OsdId>>,
+    /// Who learns which shard (`types::places::learners`).
+    pub learners: Vec<Option<OsdId>>,
 }
 
 impl Group {
@@ -39,6 +43,32 @@ impl Group {
 
     pub fn is_in_sync(&self, osd: OsdId) -> bool {
         self.in_sync.contains(&osd)
+    }
+
+    /// Each member has another part, at its place.
+    pub fn is_coded(&self) -> bool {
+        !self.acting.is_empty() || !self.learners.is_empty()
+    }
+
+    /// The shard that an OSD has, if it is in sync, or learns.
+    pub fn place_of(&self, osd: OsdId) -> Option<usize> {
+        let at = |list: &[Option<OsdId>]| list.iter().position(|o| *o == Some(osd));
+        match self.is_in_sync(osd) {
+            true => at(&self.acting),
+            false => at(&self.learners),
+        }
+    }
+
+    /// The same as part of messages: -1 for copies, and for who has no place.
+    pub fn shard_of(&self, osd: OsdId) -> i8 {
+        let place = self.place_of(osd).and_then(|at| i8::try_from(at).ok());
+        place.unwrap_or(-1)
+    }
+
+    /// Who is in sync at a place.
+    pub fn holder(&self, place: usize) -> Option<OsdId> {
+        let osd = self.acting.get(place).copied().flatten();
+        osd.filter(|osd| self.is_in_sync(*osd))
     }
 
     /// `in_sync` and *up* together, each once.
@@ -78,4 +108,6 @@ pub struct Proposal {
     pub expect: Vec<OsdId>,
     /// The primary first; another one than the present makes a new interval.
     pub in_sync: Vec<OsdId>,
+    /// Every place, of shards; None: copies.
+    pub acting: Option<Vec<Option<OsdId>>>,
 }

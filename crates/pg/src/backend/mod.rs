@@ -4,8 +4,6 @@
 //! [`replicated`], copies on other OSDs; shards follow. What each of them has to keep is tested by `tests/backend`.
 
 pub(crate) mod digest;
-// Nothing leads a PG over it yet: docs/decisions/0076-erasure-code.md.
-#[cfg_attr(not(test), expect(dead_code))]
 pub(crate) mod erasure;
 pub(crate) mod findings;
 pub(crate) mod group;
@@ -29,6 +27,9 @@ use std::fmt;
 use std::time::Duration;
 use types::{EVersion, Epoch, Errno, HObject, ObjectId, OsdId, Transaction};
 
+/// Tickets of a back end's own reads have this bit; the store's have not.
+pub(crate) const OWN_TICKET: Ticket = 1 << 63;
+
 /// A turn on an object, as the front numbers it.
 pub(crate) type TurnId = u64;
 
@@ -45,6 +46,11 @@ pub(crate) trait Turns: fmt::Debug {
     fn wait_first(&mut self, object: HObject, repair: u64);
     /// The repair that a scrub's check asked for has ended.
     fn checked(&mut self, token: u64);
+    /// A read of the back end's own has ended, well or not: its ticket is one of [`Backend::prefetch`].
+    fn came(&mut self, ticket: Ticket);
+    /// The back end has taken back what not all have: the PG is loaded anew, and [`Backend::reloaded`] follows. Only before anything
+    /// was executed in the interval.
+    fn reload(&mut self);
     /// The object cannot be read here, and nobody could give it.
     fn unreadable(&mut self, object: &HObject);
     /// The version of the object, if it is in memory.
@@ -90,6 +96,14 @@ pub(crate) struct Lent<'a> {
     /// Monotonic time.
     pub now: Duration,
     pub out: &'a mut Vec<Output>,
+}
+
+/// Data of an object that is not here, and comes where it is asked for by [`Backend::prefetch`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lack {
+    pub oid: ObjectId,
+    pub offset: u64,
+    pub len: u64,
 }
 
 /// Whose turn on an object begins, or is dropped.
@@ -147,11 +161,17 @@ pub(crate) trait Backend: fmt::Debug {
     fn release(&mut self, ticket: Ticket, store: &mut dyn ObjectStore) {
         store.release(ticket);
     }
-    /// Data of one object, as it stands with all that was submitted. What cannot be had is told with the read that wanted it.
+    /// Data of one object, as it stands with all that was submitted. What cannot be had is told with the read that wanted it; what can
+    /// be brought is told as lacking, and nothing is executed before it has come.
     fn gather(&self, oid: &ObjectId, reads: &[Read], store: &mut dyn ObjectStore, into: &mut Gathered);
-    /// Queues a transaction here and sends to others what is theirs of it. `head`: the object that it is about.
+    /// Queues a transaction here and sends to others what is theirs of it. `head`: the object that it is about. EAGAIN: it needs
+    /// data that is not here ([`Backend::take_lacking`]).
     fn submit(&mut self, txn: Transaction, head: Option<&HObject>, lent: &mut Lent<'_>)
     -> Result<Seq, Errno>;
+    /// What the last submit lacked. Asked only after one that has failed.
+    fn take_lacking(&mut self) -> Vec<Lack> {
+        Vec::new()
+    }
     /// Everything up to there is durable here.
     fn durable(&mut self, seq: Seq, lent: &mut Lent<'_>);
     /// The newest transaction that answers may show; asked after every call.
@@ -164,7 +184,7 @@ pub(crate) trait Backend: fmt::Debug {
     // --- messages
 
     /// What comes from there now counts.
-    fn hears(&self, from: OsdId, interval: Epoch) -> bool;
+    fn hears(&self, from: OsdId, shard: i8, interval: Epoch) -> bool;
     /// A message of another OSD that this one hears. What is for the scrub is given back.
     fn on_message(&mut self, from: OsdId, body: PeerBody, lent: &mut Lent<'_>) -> Option<ScrubBody>;
 
@@ -212,6 +232,9 @@ pub(crate) trait Backend: fmt::Debug {
     fn share_pull_turns(&mut self, _turns: PullTurns) {}
     /// A number for a question, used once.
     fn number(&mut self) -> u64;
+
+    /// The PG's state is that of the store.
+    fn reloaded(&mut self, _lent: &mut Lent<'_>) {}
 
     // --- no room here
 

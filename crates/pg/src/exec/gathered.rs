@@ -56,23 +56,36 @@ pub(crate) enum Value {
 
 /// Reads with what came of each.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered(Vec<(Read, Result<Value, IoError>)>);
+pub(crate) struct Gathered {
+    found: Vec<(Read, Result<Value, IoError>)>,
+    lacking: Vec<Read>,
+}
 
 impl Gathered {
     pub fn add(&mut self, read: Read, value: Result<Value, IoError>) {
-        self.0.push((read, value));
+        self.found.push((read, value));
+    }
+
+    /// It is not here, and can be brought.
+    pub fn lack(&mut self, read: Read) {
+        self.lacking.push(read);
+    }
+
+    /// What has to be brought before anything is executed with this.
+    pub fn take_lacking(&mut self) -> Vec<Read> {
+        std::mem::take(&mut self.lacking)
     }
 
     /// The first entry from `from` on, and round, for which `fits` holds: operations ask in the order of the plan.
     fn find(&self, from: &mut usize, fits: impl Fn(&Read) -> bool) -> Option<&Result<Value, IoError>> {
-        let (before, behind) = self.0.split_at((*from).min(self.0.len()));
+        let (before, behind) = self.found.split_at((*from).min(self.found.len()));
         let at = behind
             .iter()
             .position(|(r, _)| fits(r))
             .map(|at| before.len() + at)
             .or_else(|| before.iter().position(|(r, _)| fits(r)))?;
         *from = at + 1;
-        self.0.get(at).map(|(_, value)| value)
+        self.found.get(at).map(|(_, value)| value)
     }
 
     /// Bytes of a range, which may be part of one that was gathered. None: it was not.
@@ -80,7 +93,7 @@ impl Gathered {
         let end = offset.saturating_add(len);
         let fits = |r: &Read| r.form == Form::Bytes && r.offset <= offset && end <= r.end();
         let found = self.find(from, fits)?;
-        let start = self.0.get(*from - 1).map_or(0, |(r, _)| r.offset);
+        let start = self.found.get(*from - 1).map_or(0, |(r, _)| r.offset);
         Some(match found {
             Ok(Value::Bytes(all)) => {
                 let first = ((offset - start) as usize).min(all.len());

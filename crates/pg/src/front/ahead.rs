@@ -167,6 +167,10 @@ impl Pg {
         head: &HObject,
         ctx: &mut Context<'_>,
     ) -> Vec<Ticket> {
+        if self.state.pool.erasure {
+            // What comes from other OSDs counts of one version only, which those before it may change: it is asked for when it is its turn.
+            return Vec::new();
+        }
         let head = self.state.object_id(head.clone());
         // If its state cannot be read, it is told when its turn comes.
         let Ok(state) = self.take(&head, ctx) else {
@@ -198,20 +202,18 @@ impl Pg {
     }
 
     /// A copy inside the store shares whole blocks; only the last one is read if the object ends in it.
+    /// Shards share nothing: their sources are fetched, also from here.
     fn fetch_local_source(&mut self, op: &OsdOp, ctx: &mut Context<'_>, out: &mut Vec<Ticket>) {
+        if self.state.pool.erasure {
+            return;
+        }
         let Ok(source) = copy::source_of(op) else { return };
         let located = ctx.cluster.locate(&source.oloc, &source.oid, op.copy_from().snap);
         let Located::Local(object) = located else { return };
         if let Ok((oid, state)) = copy::resolve(&object, self.state.id.shard, &mut Index(ctx.store)) {
             let mut ranges = Ranges::new(state.size, BLOCK);
-            match self.state.pool.erasure {
-                // Shards share none of it: its place in a stripe may be another one.
-                true => ranges.all(),
-                false => {
-                    let len = state.size % BLOCK;
-                    ranges.read(state.size - len, len);
-                }
-            }
+            let len = state.size % BLOCK;
+            ranges.read(state.size - len, len);
             self.ask_for(&oid, &ranges, ctx, out);
         }
     }

@@ -2,9 +2,9 @@
 
 use crate::Pg;
 use crate::api::{ClientOp, ConnId, Context, ObjectCopy, Output};
-use crate::backend::Backend;
 use crate::backend::replicated::May;
-use crate::exec::gathered::Gathered;
+use crate::backend::{Backend, Lack};
+use crate::exec::gathered::{Gathered, Read};
 use crate::exec::ops::copy;
 use crate::exec::plan::{plan, widened};
 use crate::exec::work::{Effect, Note};
@@ -26,15 +26,74 @@ use types::{EntityName, Errno, HObject, NOSNAP, ObjectId, SNAPDIR};
 /// reached.
 const ROUNDS_MAX: usize = 8;
 
-/// Plans the message, gathers what it reads, and executes it. An error is the answer.
+/// Why something was not executed. Nothing has happened.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// This is the answer.
+    Refused(Errno),
+    /// It is executed when this has come.
+    Lacks(Vec<Lack>),
+}
+
+impl From<Errno> for Stop {
+    fn from(e: Errno) -> Self {
+        Self::Refused(e)
+    }
+}
+
+/// A message that its execution gives back. Nothing has happened.
+#[derive(Debug)]
+pub(crate) struct Again {
+    pub c: Box<ClientOp>,
+    /// What had been fetched for it, where it lacks something else.
+    pub copies: Copies,
+    pub why: Why,
+}
+
+#[derive(Debug)]
+pub(crate) enum Why {
+    /// Its copy here is damaged and on the way to be repaired.
+    Repair,
+    Lacks(Vec<Lack>),
+}
+
+impl Again {
+    pub fn new(c: Box<ClientOp>, why: Why) -> Self {
+        let copies = Copies::default();
+        Self { c, copies, why }
+    }
+}
+
+/// Data of one object; not at all where some of it has to be brought first.
+fn gather(
+    oid: &ObjectId,
+    reads: &[Read],
+    backend: &dyn Backend,
+    ctx: &mut Context<'_>,
+    into: &mut Gathered,
+) -> Result<(), Stop> {
+    backend.gather(oid, reads, ctx.store, into);
+    let lacking = into.take_lacking();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let lack = |r: Read| Lack {
+        oid: oid.clone(),
+        offset: r.offset,
+        len: r.len,
+    };
+    Err(Stop::Lacks(lacking.into_iter().map(lack).collect()))
+}
+
+/// Plans the message, gathers what it reads, and executes it.
 pub(crate) fn run(
     request: &Request<'_>,
     backend: &dyn Backend,
     ctx: &mut Context<'_>,
-) -> Result<Outcome, Errno> {
+) -> Result<Outcome, Stop> {
     let plan = plan(request, &mut Index(ctx.store))?;
     let mut gathered = Gathered::default();
-    backend.gather(request.source, &plan.reads, ctx.store, &mut gathered);
+    gather(request.source, &plan.reads, backend, ctx, &mut gathered)?;
     for round in 0..ROUNDS_MAX {
         match execute(
             request,
@@ -46,18 +105,23 @@ pub(crate) fn run(
             Ok(outcome) => return Ok(outcome),
             Err(Missing(read)) => {
                 let read = widened(read, round, request.old.size);
-                backend.gather(request.source, &[read], ctx.store, &mut gathered);
+                gather(request.source, &[read], backend, ctx, &mut gathered)?;
             }
         }
     }
     let object = &request.source.object;
     tracing::error!("{object}: a message still lacks data after {ROUNDS_MAX} executions");
-    Err(Errno::EIO)
+    Err(Errno::EIO.into())
+}
+
+/// What came of a read.
+enum Answer {
+    Reply(MOSDOpReply),
+    Not(Why),
 }
 
 impl Pg {
-    /// Finds the object and runs the message on it. Given back if its copy here is damaged and on the way to be
-    /// repaired: nothing has happened then.
+    /// Finds the object and runs the message on it.
     pub(crate) fn execute(
         &mut self,
         c: Box<ClientOp>,
@@ -66,7 +130,7 @@ impl Pg {
         fetched: Copies,
         may_repair: bool,
         ctx: &mut Context<'_>,
-    ) -> Option<Box<ClientOp>> {
+    ) -> Option<Again> {
         let head = self.state.object_id(head);
         match self.take(&head, ctx) {
             Ok(state) => self.execute_on(c, class, (head, state), fetched, may_repair, ctx),
@@ -85,7 +149,7 @@ impl Pg {
         fetched: Copies,
         may_repair: bool,
         ctx: &mut Context<'_>,
-    ) -> Option<Box<ClientOp>> {
+    ) -> Option<Again> {
         let shown = self.front.shown.as_deref();
         if shown.is_some_and(|s| s.may(&head.object, ctx.now) != May::Show) {
             // Time has passed since it was admitted.
@@ -131,7 +195,7 @@ impl Pg {
         state: Box<ObjectState>,
         damage: Damage<'_>,
         ctx: &mut Context<'_>,
-    ) -> Option<Box<ClientOp>> {
+    ) -> Option<Again> {
         let last_write = state.last_write;
         let snap = c.op.snapid;
         let found = if snap == NOSNAP || snap == SNAPDIR {
@@ -144,8 +208,8 @@ impl Pg {
                 _ => None,
             }
         };
-        let reply = match found {
-            None => Some(MOSDOpReply::to(
+        let answer = match found {
+            None => Answer::Reply(MOSDOpReply::to(
                 &c.op,
                 self.state.pool.epoch,
                 Errno::ENOENT.code(),
@@ -154,12 +218,12 @@ impl Pg {
             Some(Some(clone)) => self.read_clone(&c, &head, clone, damage, ctx),
         };
         self.put_back(head.object, state);
-        match reply {
-            Some(reply) => {
+        match answer {
+            Answer::Reply(reply) => {
                 self.reply(c, last_write, reply, ctx);
                 None
             }
-            None => Some(c),
+            Answer::Not(why) => Some(Again::new(c, why)),
         }
     }
 
@@ -182,7 +246,7 @@ impl Pg {
         clone: u64,
         damage: Damage<'_>,
         ctx: &mut Context<'_>,
-    ) -> Option<MOSDOpReply> {
+    ) -> Answer {
         let source = self.state.object_id(head.object.with_snap(clone));
         let epoch = self.state.pool.epoch;
         match self.take(&source, ctx) {
@@ -199,8 +263,8 @@ impl Pg {
         }
         damage.met.set(true);
         match self.is_repaired_first(damage, &head.object, ctx) {
-            true => None,
-            false => Some(MOSDOpReply::to(&c.op, epoch, Errno::EIO.code())),
+            true => Answer::Not(Why::Repair),
+            false => Answer::Reply(MOSDOpReply::to(&c.op, epoch, Errno::EIO.code())),
         }
     }
 
@@ -212,7 +276,7 @@ impl Pg {
         old: &ObjectState,
         damage: Damage<'_>,
         ctx: &mut Context<'_>,
-    ) -> Option<MOSDOpReply> {
+    ) -> Answer {
         let request = Request {
             message: &c.op,
             client: &c.client,
@@ -230,14 +294,15 @@ impl Pg {
         let epoch = self.state.pool.epoch;
         let mut results = match run(&request, &*self.backend, ctx) {
             Ok(outcome) => outcome.results,
-            Err(e) => return Some(MOSDOpReply::to(&c.op, epoch, e.code())),
+            Err(Stop::Refused(e)) => return Answer::Reply(MOSDOpReply::to(&c.op, epoch, e.code())),
+            Err(Stop::Lacks(lacks)) => return Answer::Not(Why::Lacks(lacks)),
         };
         if self.is_repaired_first(damage, &head.object, ctx) {
-            return None;
+            return Answer::Not(Why::Repair);
         }
         if self.front.shown.is_some() && damage.met.get() {
             // Whatever an operation or a class method made of it.
-            return Some(MOSDOpReply::to(&c.op, epoch, Errno::EIO.code()));
+            return Answer::Reply(MOSDOpReply::to(&c.op, epoch, Errno::EIO.code()));
         }
         self.state.meta.stats.reads += 1;
         self.state.meta.stats.read_bytes += results.read_bytes;
@@ -245,18 +310,17 @@ impl Pg {
         if results.ran.result >= 0 {
             self.carry_out(&head.object, results.effects, c.conn, old.last_write, ctx);
         }
-        Some(self.read_reply(c, old, results.ran))
+        Answer::Reply(self.read_reply(c, old, results.ran))
     }
 
     /// Everything of an object that is here, for another OSD.
-    pub(crate) fn exported(&self, object: &HObject, ctx: &mut Context<'_>) -> Result<Box<ObjectCopy>, Errno> {
-        let fail = |f: Fail| Errno(-f.rval);
+    pub(crate) fn exported(&self, object: &HObject, ctx: &mut Context<'_>) -> Result<Box<ObjectCopy>, Stop> {
+        let fail = |f: Fail| Stop::Refused(Errno(-f.rval));
         let shard = self.state.id.shard;
         let (oid, state) = copy::resolve(object, shard, &mut Index(ctx.store)).map_err(fail)?;
         let mut gathered = Gathered::default();
         let reads = copy::export_reads(&state);
-        self.backend
-            .gather(&oid, reads.as_slice(), ctx.store, &mut gathered);
+        gather(&oid, reads.as_slice(), &*self.backend, ctx, &mut gathered)?;
         copy::export(&oid, &state, &gathered, &mut Index(ctx.store)).map_err(fail)
     }
 

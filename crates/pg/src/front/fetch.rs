@@ -37,6 +37,15 @@ pub(crate) fn sources(
     found
 }
 
+/// What was fetched of them, for another execution.
+pub(crate) fn fetched_of(sources: HashMap<usize, CopySource>) -> Copies {
+    let fetched = |(index, source)| match source {
+        CopySource::Fetched(_, copy) => Some((index, copy)),
+        CopySource::Here(_) | CopySource::Nowhere => None,
+    };
+    sources.into_iter().filter_map(fetched).collect()
+}
+
 impl Pg {
     /// Asks for the sources that live elsewhere and are not in `fetched` yet (where an object lives may have
     /// changed meanwhile); how many these are.

@@ -66,12 +66,17 @@ impl Pg {
         if !self.backend.step_down(ctx.now, &self.state) {
             return Some(c);
         }
+        self.hold_all(c, ctx);
+        None
+    }
+
+    /// Holds a message that has its turn, and those that are parked.
+    pub(crate) fn hold_all(&mut self, c: Box<ClientOp>, ctx: &mut Context<'_>) {
         // All of them came before what is held already.
         for later in self.take_parked_messages(ctx).into_iter().rev() {
             self.front.held.push_front(later);
         }
         self.front.held.push_front(c);
-        None
     }
 }
 

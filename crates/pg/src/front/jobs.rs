@@ -3,10 +3,21 @@
 use crate::Pg;
 use crate::api::{ClientOp, Context, Output};
 use crate::backend::Whose;
-use crate::front::parked::{Fetched, Job, JobId, Order, Task};
+use crate::front::execute::{Again, Why};
+use crate::front::parked::{Copies, Fetched, Job, JobId, Order, ROUNDS_MAX, Task, Waits};
+use crate::front::wake::Wake;
 use crate::store::Ticket;
 use std::collections::VecDeque;
 use types::{Errno, HObject};
+
+/// How a message stands that is executed now.
+struct Stands<'a> {
+    id: JobId,
+    head: &'a HObject,
+    order: Order,
+    may_repair: bool,
+    may_wait: bool,
+}
 
 impl Pg {
     /// Parks it, or runs it at once if it turns out to wait for nothing.
@@ -24,6 +35,11 @@ impl Pg {
         if self.scrub_read_ended(ticket, ctx) {
             return;
         }
+        self.came(ticket, ctx);
+    }
+
+    /// What a ticket stands for is here, or will not be.
+    pub(crate) fn came(&mut self, ticket: Ticket, ctx: &mut Context<'_>) {
         let ready = self.front.parked.read_ended(ticket);
         self.start_ready(ready, ctx);
     }
@@ -60,34 +76,38 @@ impl Pg {
     fn start(&mut self, id: JobId, ctx: &mut Context<'_>) -> Option<HObject> {
         let mut job = self.front.parked.take(id)?;
         match job.task {
-            Task::Export { token, ref object } => self.export_now(token, object, ctx),
+            Task::Export { token, ref object } => {
+                if let Some(lacks) = self.export_now(token, object, job.rounds, ctx) {
+                    let brought = Some(self.bring(lacks, ctx));
+                    return self.wait_on(id, job, Waits { brought, fetching: 0 });
+                }
+            }
             Task::Copy { member, token } => {
                 if self.turn_begins(Whose::Copy { member, token }, id, ctx) {
-                    return self.wait_on(id, job, 0);
+                    return self.wait_on(id, job, Waits::default());
                 }
             }
             Task::Repair { id: repair } => {
                 if self.turn_begins(Whose::Repair(repair), id, ctx) {
-                    return self.wait_on(id, job, 0);
+                    return self.wait_on(id, job, Waits::default());
                 }
             }
             Task::Check { token } => {
                 if self.check_begins(token, id, ctx) {
-                    return self.wait_on(id, job, 0);
+                    return self.wait_on(id, job, Waits::default());
                 }
             }
             Task::Message(c) => {
-                let verdict = self.admit(&c, ctx.cluster);
-                if let Some((c, class)) = self.answer_early(c, verdict, &job.head, ctx) {
-                    let fetching = self.fetch_sources(id, &c, &job.copies, ctx);
-                    if fetching > 0 {
-                        job.task = Task::Message(c);
-                        return self.wait_on(id, job, fetching);
-                    }
-                    let may_repair = !job.repaired;
-                    if let Some(c) = self.execute(c, class, job.head.clone(), job.copies, may_repair, ctx) {
-                        self.park_behind_repair(c, job.head.clone(), job.order);
-                    }
+                let stands = Stands {
+                    id,
+                    head: &job.head,
+                    order: job.order,
+                    may_repair: !job.repaired,
+                    may_wait: job.rounds < ROUNDS_MAX,
+                };
+                if let Some((c, waits)) = self.start_message(c, &stands, &mut job.copies, ctx) {
+                    job.task = Task::Message(c);
+                    return self.wait_on(id, job, waits);
                 }
             }
         }
@@ -97,10 +117,74 @@ impl Pg {
     }
 
     /// A job keeps its turn, and is not ready after all.
-    fn wait_on(&mut self, id: JobId, job: Job, fetching: usize) -> Option<HObject> {
+    fn wait_on(&mut self, id: JobId, job: Job, waits: Waits) -> Option<HObject> {
         let head = job.head.clone();
-        self.front.parked.put_back(id, job, fetching);
+        if self.front.parked.put_back(id, job, waits) {
+            // Not here: a job that is tried again and again would not come back.
+            self.front.wakes.push_back(Wake::Start(id));
+        }
         Some(head)
+    }
+
+    /// Executes a message that is ready. Given back if it is not, after all.
+    fn start_message(
+        &mut self,
+        c: Box<ClientOp>,
+        stands: &Stands<'_>,
+        copies: &mut Copies,
+        ctx: &mut Context<'_>,
+    ) -> Option<(Box<ClientOp>, Waits)> {
+        let verdict = self.admit(&c, ctx.cluster);
+        let (c, class) = self.answer_early(c, verdict, stands.head, ctx)?;
+        let fetching = self.fetch_sources(stands.id, &c, copies, ctx);
+        if fetching > 0 {
+            let brought = None;
+            return Some((c, Waits { fetching, brought }));
+        }
+        let had = std::mem::take(copies);
+        let again = self.execute(c, class, stands.head.clone(), had, stands.may_repair, ctx)?;
+        match again.why {
+            Why::Repair => self.park_behind_repair(again.c, stands.head.clone(), stands.order),
+            Why::Lacks(_) if !self.backend.may_read() => self.hold_all(again.c, ctx),
+            Why::Lacks(lacks) if stands.may_wait => {
+                *copies = again.copies;
+                let brought = Some(self.bring(lacks, ctx));
+                return Some((again.c, Waits { brought, fetching: 0 }));
+            }
+            Why::Lacks(lacks) => {
+                tracing::error!(
+                    "pg {}: {lacks:?} is lacking after {ROUNDS_MAX} executions",
+                    self.state.id
+                );
+                self.refuse(again.c, stands.head, Errno::EIO, ctx);
+            }
+        }
+        None
+    }
+
+    /// What becomes of a message that was given back by its execution, and has no job yet. Nobody else has a turn on its object that it
+    /// would have to wait for.
+    pub(crate) fn park_again(
+        &mut self,
+        again: Option<Again>,
+        head: HObject,
+        order: Order,
+        ctx: &mut Context<'_>,
+    ) {
+        let Some(again) = again else { return };
+        match again.why {
+            Why::Repair => {
+                self.park_behind_repair(again.c, head.clone(), order);
+                self.pump(&head, ctx);
+            }
+            Why::Lacks(lacks) => {
+                let tickets = self.bring(lacks, ctx);
+                let mut job = Job::new(Task::Message(again.c), head, order, tickets);
+                job.copies = again.copies;
+                job.rounds = 1;
+                self.park(job, ctx);
+            }
+        }
     }
 
     /// The turn of a copy that has begun is over.

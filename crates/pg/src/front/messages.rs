@@ -4,6 +4,7 @@ use crate::Pg;
 use crate::api::{ClientOp, ClusterView, Context, Output, Permit};
 use crate::broken::{self, Rule};
 use crate::front::checks::{self, Class, Verdict};
+use crate::front::execute::{Again, Why};
 use crate::front::fetch::copies_objects;
 use crate::front::parked::{Copies, Job, Order, Task};
 use crate::state::object::ObjectState;
@@ -67,15 +68,15 @@ impl Pg {
             Ok(state) => state,
             Err(e) => {
                 tracing::error!("pg {}: {e}", self.state.id);
-                let c = self.refuse_unless_repaired(c, &head.object, true, ctx);
-                return self.again_when_repaired(c, head.object, order, ctx);
+                let again = self.refuse_unless_repaired(c, &head.object, true, ctx);
+                return self.park_again(again, head.object, order, ctx);
             }
         };
         let tickets = self.prefetch(&c, class, &head, &state, ctx);
         if tickets.is_empty() && !copies_objects(&c) {
             let object = head.object.clone();
-            let c = self.execute_on(c, class, (head, state), Copies::default(), true, ctx);
-            return self.again_when_repaired(c, object, order, ctx);
+            let again = self.execute_on(c, class, (head, state), Copies::default(), true, ctx);
+            return self.park_again(again, object, order, ctx);
         }
         self.put_back(head.object.clone(), state);
         self.park(Job::new(Task::Message(c), head.object, order, tickets), ctx);
@@ -176,26 +177,12 @@ impl Pg {
         head: &HObject,
         may_repair: bool,
         ctx: &mut Context<'_>,
-    ) -> Option<Box<ClientOp>> {
+    ) -> Option<Again> {
         if may_repair && self.damaged(head, ctx) {
-            return Some(c);
+            return Some(Again::new(c, Why::Repair));
         }
         self.refuse(c, head, Errno::EIO, ctx);
         None
-    }
-
-    /// Parks a message that was given back by its execution.
-    fn again_when_repaired(
-        &mut self,
-        c: Option<Box<ClientOp>>,
-        head: HObject,
-        order: Order,
-        ctx: &mut Context<'_>,
-    ) {
-        if let Some(c) = c {
-            self.park_behind_repair(c, head.clone(), order);
-            self.pump(&head, ctx);
-        }
     }
 }
 

@@ -125,6 +125,12 @@ impl Front {
         due
     }
 
+    /// What was known of objects, and what answers waited for, does not count any more; who waits goes on waiting.
+    pub fn begin_anew(&mut self) {
+        self.cache = ObjectCache::default();
+        self.commits = Commits::default();
+    }
+
     /// The object is read anew when it is needed next.
     pub fn forget(&mut self, object: &HObject) {
         self.cache.forget(object);

@@ -11,8 +11,8 @@
 //! librados promises no order between reads, and a virtual machine's disk has dozens of them in flight on one object. A
 //! read never passes a write, nor a write a read. A client that wants more says RWORDERED and has its turn alone.
 //!
-//! Invariants: a job asks the disk once, when it comes; its tickets are released once, when it ends or is
-//! dropped. Nothing here recurses: a thousand jobs behind one are a loop.
+//! Invariants: a job asks the disk when it comes, and again where its execution lacked data; its tickets are released once, when it ends
+//! or is dropped. Nothing here recurses: a thousand jobs behind one are a loop.
 //!
 //! A source that cannot be had now is asked for again every [`FETCH_AGAIN`], and the message keeps its turn: told to try again,
 //! its client would send it under a new number, behind what it has sent since.
@@ -41,6 +41,18 @@ pub(crate) type Copies = HashMap<usize, Fetched>;
 
 /// After this a source that could not be had (EAGAIN: its PG has no primary now, or that is busy) is asked for again.
 const FETCH_AGAIN: Duration = Duration::from_millis(100);
+
+/// Executions of one job, each of which lacked something: what changes the object meanwhile are few changes of the PG's own.
+pub(crate) const ROUNDS_MAX: u32 = 16;
+
+/// What a job that was ready waits for after all.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    /// Objects of other OSDs that were asked for.
+    pub fetching: usize,
+    /// It has lacked data: what was asked for, to be released; none: it is tried again.
+    pub brought: Option<Vec<Ticket>>,
+}
 
 /// How a job stands to the others of its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +114,8 @@ pub(crate) struct Job {
     pub copies: Copies,
     /// It met a damaged copy before, and a repair was tried.
     pub repaired: bool,
+    /// Executions that lacked something.
+    pub rounds: u32,
     has_turn: bool,
     /// Tickets whose read has not ended.
     reading: usize,
@@ -121,6 +135,7 @@ impl Job {
             tickets,
             copies: Copies::default(),
             repaired: false,
+            rounds: 0,
             has_turn: false,
             fetching: 0,
             pausing: false,
@@ -298,10 +313,19 @@ impl Parked {
         self.jobs.remove(&id)
     }
 
-    /// It is not ready after all: it waits for `fetching` objects.
-    pub(super) fn put_back(&mut self, id: JobId, mut job: Job, fetching: usize) {
-        job.fetching = fetching;
+    /// It is not ready after all, and keeps its turn. True if it is: nothing of what it lacked has to be waited for.
+    pub(super) fn put_back(&mut self, id: JobId, mut job: Job, waits: Waits) -> bool {
+        job.fetching = waits.fetching;
+        let mut again = false;
+        if let Some(tickets) = waits.brought {
+            job.rounds += 1;
+            job.reading += tickets.len();
+            again = tickets.is_empty();
+            self.reads.extend(tickets.iter().map(|t| (*t, id)));
+            job.tickets.extend(tickets);
+        }
         self.jobs.insert(id, job);
+        again
     }
 
     /// The turn of a job that was taken out is over. False: no other waits for this object, and [`Parked::next_ready`] has nothing

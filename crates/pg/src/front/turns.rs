@@ -70,11 +70,21 @@ impl Turns for Front {
     fn wait_first(&mut self, object: HObject, repair: u64) {
         let task = Task::Repair { id: repair };
         self.parked
-            .add_first(Job::new(task, object, Order::Exclusive, Vec::new()));
+            .add_first(Job::new(task, object.clone(), Order::Exclusive, Vec::new()));
+        // Who met the damage may not be a message.
+        self.wakes.push_back(Wake::Pump(object));
     }
 
     fn checked(&mut self, token: u64) {
         self.wakes.push_back(Wake::Checked(token));
+    }
+
+    fn reload(&mut self) {
+        self.wakes.push_back(Wake::Reload);
+    }
+
+    fn came(&mut self, ticket: Ticket) {
+        self.wakes.push_back(Wake::Came(ticket));
     }
 
     fn unreadable(&mut self, object: &HObject) {

@@ -4,10 +4,11 @@ use crate::Pg;
 use crate::api::{ClientOp, Context};
 use crate::broken::{self, Rule};
 use crate::exec::finish::{Finished, LogHead, Written, finish, internal};
+use crate::exec::request::CopySource;
 use crate::exec::snap_context::SnapContext;
 use crate::exec::{Outcome, Ran, Request, Results};
-use crate::front::execute::run;
-use crate::front::fetch::sources;
+use crate::front::execute::{Again, Stop, Why, run};
+use crate::front::fetch::{fetched_of, sources};
 use crate::front::locks::RBD_LOCK;
 use crate::front::messages::Damage;
 use crate::front::parked::Copies;
@@ -18,6 +19,7 @@ use crate::state::object_info::{WatchKey, key_of, user_attr};
 use crate::store::Seq;
 use denc::Encode;
 use messages::osd::{MOSDOp, flag};
+use std::collections::HashMap;
 use types::{Errno, HObject, ObjectId, Op, Transaction};
 
 impl Pg {
@@ -49,46 +51,61 @@ impl Pg {
         fetched: Copies,
         damage: Damage<'_>,
         ctx: &mut Context<'_>,
-    ) -> Option<Box<ClientOp>> {
-        let executed = self.run_write(&c, &head, &old, fetched, ctx);
+    ) -> Option<Again> {
+        let sources = sources(&c, fetched, ctx.cluster);
+        let executed = self.run_write(&c, &head, &old, &sources, ctx);
         if executed.is_ok() && self.is_repaired_first(damage, &head.object, ctx) {
             self.put_back(head.object, old);
-            return Some(c);
+            return Some(Again::new(c, Why::Repair));
         }
         let (written, mut results) = match executed {
             Ok(executed) => executed,
-            Err(e) => {
+            Err(stop) => {
                 self.put_back(head.object.clone(), old);
-                self.refuse(c, &head.object, e, ctx);
-                return None;
+                return match stop {
+                    Stop::Lacks(lacks) => Some(Again {
+                        copies: fetched_of(sources),
+                        ..Again::new(c, Why::Lacks(lacks))
+                    }),
+                    Stop::Refused(e) => {
+                        self.refuse(c, &head.object, e, ctx);
+                        None
+                    }
+                };
             }
         };
-        self.note(&head.object, &mut results, (c.conn, c.client.name), ctx);
         match written {
+            Written::Done(finished) => {
+                let mut again = self.submit_write(c, head, old, (*finished, results, damage), ctx);
+                if let Some(again) = &mut again {
+                    again.copies = fetched_of(sources);
+                }
+                again
+            }
             Written::Refused(e) => {
+                self.note(&head.object, &mut results, (c.conn, c.client.name), ctx);
                 self.put_back(head.object.clone(), old);
                 self.refuse(c, &head.object, e, ctx);
                 None
             }
             Written::Failed(entry) => {
+                self.note(&head.object, &mut results, (c.conn, c.client.name), ctx);
                 self.remember_failure(c, head, old, (*entry, results.ran), ctx);
                 None
             }
-            Written::Done(finished) => self.submit_write(c, head, old, (*finished, results, damage), ctx),
         }
     }
 
-    /// Executes a write and completes its transaction. An error is the answer. Nothing has happened yet.
+    /// Executes a write and completes its transaction. Nothing has happened yet.
     fn run_write(
         &self,
         c: &ClientOp,
         head: &ObjectId,
         old: &ObjectState,
-        fetched: Copies,
+        sources: &HashMap<usize, CopySource>,
         ctx: &mut Context<'_>,
-    ) -> Result<(Written, Results), Errno> {
+    ) -> Result<(Written, Results), Stop> {
         let context = self.snap_context(&c.op, old.snapset.seq)?;
-        let sources = sources(c, fetched, ctx.cluster);
         let request = Request {
             message: &c.op,
             client: &c.client,
@@ -98,7 +115,7 @@ impl Pg {
             source: head,
             old,
             context: Some(&context),
-            sources: &sources,
+            sources,
             watches: &self.front.watches,
             notify_id: self.front.notify_id,
             wall: ctx.wall,
@@ -131,17 +148,26 @@ impl Pg {
         c: Box<ClientOp>,
         head: ObjectId,
         old: Box<ObjectState>,
-        (finished, results, damage): (Finished, Results, Damage<'_>),
+        (finished, mut results, damage): (Finished, Results, Damage<'_>),
         ctx: &mut Context<'_>,
-    ) -> Option<Box<ClientOp>> {
+    ) -> Option<Again> {
         let Finished { ops, new, entry } = finished;
         let (versions, clone) = (Versions::of(&entry), entry.clone);
         let deleted = entry.kind == EntryKind::Delete;
-        match self.submit(ops, entry, ctx) {
+        let submitted = self.submit(ops, entry, ctx);
+        if submitted.is_err() {
+            let lacks = self.backend.take_lacking();
+            if !lacks.is_empty() {
+                self.put_back(head.object, old);
+                return Some(Again::new(c, Why::Lacks(lacks)));
+            }
+        }
+        self.note(&head.object, &mut results, (c.conn, c.client.name), ctx);
+        match submitted {
             Err(e) => {
                 self.put_back(head.object.clone(), old);
                 if self.is_repaired_first(damage, &head.object, ctx) {
-                    return Some(c);
+                    return Some(Again::new(c, Why::Repair));
                 }
                 let mut refused = Some(c);
                 if e == Errno::ENOSPC {
@@ -204,7 +230,10 @@ impl Pg {
             }
             Err(e) => {
                 let (pg, object) = (self.state.id, &entry.object);
-                tracing::warn!("pg {pg}: {object}: the store refused a write: {e}");
+                match e {
+                    Errno::EAGAIN => tracing::debug!("pg {pg}: {object}: a write waits for data"),
+                    e => tracing::warn!("pg {pg}: {object}: the store refused a write: {e}"),
+                }
                 self.state.meta.stats = before;
                 Err(e)
             }

@@ -92,8 +92,8 @@ fn object(row: &Inconsistent, state: Option<&ObjectState>, primary: i32, w: &mut
         for side in &row.sides {
             w.envelope(1, 1, |w| {
                 w.i32(side.osd);
-                // No shard: the pool is replicated.
-                w.u8(u8::MAX);
+                // -1 where the pool is replicated.
+                w.u8(side.shard as u8);
             });
             w.envelope(3, 3, |w| {
                 w.u64(side.errors);

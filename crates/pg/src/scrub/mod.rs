@@ -100,6 +100,7 @@ impl Pg {
     pub(crate) fn note_unreadable(&mut self, head: &HObject, ctx: &mut Context<'_>) {
         let me = Side {
             osd: self.backend.group().me,
+            shard: self.state.id.shard,
             digest: None,
             errors: shard_error::READ,
             bad: true,

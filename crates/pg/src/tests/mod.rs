@@ -16,6 +16,8 @@ mod pieces;
 mod pools;
 mod replication;
 mod scrub;
+mod shard_scrub;
+mod shards;
 mod split_siblings;
 mod tmap;
 mod vectors;
@@ -217,10 +219,20 @@ impl Rig {
             if self.flush_far {
                 (1..3).for_each(|osd| far.borrow_mut().flush(osd));
             }
-            let next = far.borrow().asked.keys().next().copied();
-            let Some(ticket) = next else { return };
+            if far.borrow().held || !self.end_far() {
+                return;
+            }
+        }
+    }
+
+    /// The first of what was asked of other shards comes; false: nothing was.
+    pub(in crate::tests) fn end_far(&mut self) -> bool {
+        let far = self.far.clone();
+        let next = far.and_then(|f| f.borrow().asked.keys().next().copied());
+        if let Some(ticket) = next {
             self.apply_one(Input::Prefetched(ticket));
         }
+        next.is_some()
     }
 
     fn apply_one(&mut self, input: Input) {

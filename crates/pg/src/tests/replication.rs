@@ -11,6 +11,7 @@ use crate::backend::group::{Group, Proposal};
 use messages::osd::peer::{PeerBody, PeerMsg};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+#[expect(clippy::large_enum_variant)]
 pub(super) enum Role {
     Primary(Box<Pg>),
     Replica(Replica),
@@ -80,6 +81,7 @@ impl Cluster {
                 up: members,
                 size,
                 min_size,
+                ..Group::default()
             },
             epoch: 5,
             links: BTreeMap::new(),
@@ -281,9 +283,12 @@ impl Cluster {
                     pg.apply(Input::ScrubGrant, &mut ctx);
                 }
             }
-            (Role::Replica(r), Input::Peer { from, interval, body }) => {
-                r.peer(from, interval, body, &mut ctx)
-            }
+            (
+                Role::Replica(r),
+                Input::Peer {
+                    from, interval, body, ..
+                },
+            ) => r.peer(from, interval, body, &mut ctx),
             (Role::Replica(r), Input::Committed(seq)) => r.committed(seq, ctx.out),
             (Role::Replica(r), Input::ClientOp(c)) => r.read(c, &pool, &mut ctx),
             (Role::Replica(r), Input::Tick) => r.look_after_reads(&mut ctx),
@@ -296,7 +301,9 @@ impl Cluster {
     pub(super) fn carry_out(&mut self, osd: OsdId, out: Vec<Output>) {
         for o in out {
             match o {
-                Output::Peer { to, interval, body } => {
+                Output::Peer {
+                    to, interval, body, ..
+                } => {
                     let reachable = self.alive().contains(&to) && !self.cut.contains(&(osd, to));
                     if reachable {
                         // Through the wire form, as between processes.
@@ -372,7 +379,15 @@ impl Cluster {
             return;
         };
         let from = link.0;
-        self.input(link.1, Input::Peer { from, interval, body });
+        self.input(
+            link.1,
+            Input::Peer {
+                from,
+                shard: -1,
+                interval,
+                body,
+            },
+        );
     }
 
     /// Everything that can happen happens, the order by `pick`, until nothing is on its way for a while.

@@ -16,6 +16,7 @@ fn group(me: OsdId) -> Group {
         up: vec![0, 1],
         size: 2,
         min_size: 2,
+        ..Group::default()
     }
 }
 
@@ -130,6 +131,7 @@ impl Split {
     fn hear(&mut self, body: PeerBody) -> Vec<PeerBody> {
         let heard = Input::Peer {
             from: 1,
+            shard: -1,
             interval: INTERVAL,
             body,
         };

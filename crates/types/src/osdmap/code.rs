@@ -5,8 +5,9 @@
 use super::{ErasureProfile, OsdMap};
 use crate::pool::PgPool;
 
-/// Shards that a pool may have: messages name one by seven bits.
-pub const SHARDS_MAX: u64 = 127;
+/// Shards of data, and of parity, that a code may have (docs/internals/erasure.md).
+pub const DATA_SHARDS_MAX: u8 = 32;
+pub const PARITY_SHARDS_MAX: u8 = 16;
 
 /// Data and parity shards of a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,7 @@ impl Code {
     pub fn of(profile: &ErasureProfile) -> Option<Self> {
         let number = |key: &str| profile.get(key)?.parse::<u8>().ok();
         let (k, m) = (number("k")?, number("m")?);
-        let fits = k > 0 && m > 0 && u64::from(k) + u64::from(m) <= SHARDS_MAX;
+        let fits = (1..=DATA_SHARDS_MAX).contains(&k) && (1..=PARITY_SHARDS_MAX).contains(&m);
         fits.then_some(Self { k, m })
     }
 
@@ -79,9 +80,10 @@ mod tests {
         assert_eq!(code("4", "2"), Some(Code { k: 4, m: 2 }));
         assert_eq!(code("4", "2").map(|c| (c.size(), c.min_size())), Some((6, 5)));
         assert_eq!(code("2", "1").map(|c| (c.size(), c.min_size())), Some((3, 2)));
-        assert_eq!(code("100", "27"), Some(Code { k: 100, m: 27 }));
+        assert_eq!(code("32", "16"), Some(Code { k: 32, m: 16 }));
         for (k, m) in [
-            ("100", "28"),
+            ("33", "1"),
+            ("2", "17"),
             ("0", "2"),
             ("2", "0"),
             ("x", "1"),

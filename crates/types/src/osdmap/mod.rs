@@ -22,7 +22,7 @@ mod placement;
 
 pub use apply::ApplyError;
 pub use build::{NewCluster, NewPool, OsdBoot};
-pub use code::{Code, SHARDS_MAX};
+pub use code::{Code, DATA_SHARDS_MAX, PARITY_SHARDS_MAX};
 pub use incremental::{Incremental, StretchChange};
 pub use placement::{Mapping, UpActing};
 

@@ -128,21 +128,56 @@ fn plugin_of(profile: &ErasureProfile) -> Result<&'static Plugin, Outcome> {
     Err(Outcome::error(Errno::EOPNOTSUPP, text))
 }
 
+/// What a profile may not say: placement that no map has, and an order of the shards, which here are data first, then parity.
+fn check_words(profile: &ErasureProfile, given: &ErasureProfile, ctx: &Context<'_>) -> Result<(), Outcome> {
+    if let Some(old) = given.keys().find(|k| k.starts_with("ruleset-")) {
+        let now = old.replacen("ruleset-", "crush-", 1);
+        let why = format!("property '{old}' is no longer supported; try '{now}' instead");
+        return Err(Outcome::invalid(why));
+    }
+    let domain = &profile["crush-failure-domain"];
+    if ctx.map().crush.type_id(domain).is_none() {
+        let why = format!(
+            "erasure-code-profile {} contains an invalid failure-domain \"{domain}\"",
+            shown(given)
+        );
+        return Err(Outcome::invalid(why));
+    }
+    if given.contains_key("mapping") {
+        let why = "'mapping' is not here: the shards of data come first, then those of parity";
+        return Err(Outcome::error(Errno::EOPNOTSUPP, why));
+    }
+    match profile.get("w").map(String::as_str) {
+        None | Some("8" | "16" | "32") => Ok(()),
+        Some(w) => Err(Outcome::invalid(format!(
+            "ReedSolomonVandermonde: w={w} must be one of {{8, 16, 32}} : revert to 8"
+        ))),
+    }
+}
+
 /// The words given, with what they leave open.
 fn complete(cmd: &Command, ctx: &Context<'_>) -> Result<ErasureProfile, Outcome> {
     let word = |text: &String| match text.split_once('=') {
         Some((key, value)) => (key.to_string(), value.to_string()),
         None => (text.clone(), String::new()),
     };
-    let mut profile: ErasureProfile = cmd.list("profile").iter().map(|t| word(&t.to_string())).collect();
+    let profile: ErasureProfile = cmd.list("profile").iter().map(|t| word(&t.to_string())).collect();
     let plugin = plugin_of(&profile)?;
     let own = [DEFAULTS, plugin.defaults].into_iter().flatten();
     let mut words: ErasureProfile = own.map(|(k, v)| (k.to_string(), v.to_string())).collect();
     words.insert("plugin".into(), plugin.name.into());
     let standard = ctx.map().erasure_code_profiles.get(DEFAULT_PROFILE);
     let same = standard.filter(|p| p.get("plugin").is_some_and(|name| name == plugin.name));
-    words.extend(same.into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
-    words.append(&mut profile);
+    let standard: Vec<(String, String)> = same
+        .into_iter()
+        .flatten()
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    words.extend(standard.iter().cloned());
+    words.extend(profile.clone());
+    // With what stands in the standard profile, as Ceph shows it.
+    let given: ErasureProfile = standard.into_iter().chain(profile).collect();
+    check_words(&words, &given, ctx)?;
     let technique = &words["technique"];
     if !plugin.techniques.contains(&technique.as_str()) {
         let why = format!(

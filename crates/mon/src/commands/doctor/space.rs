@@ -78,13 +78,13 @@ fn pools_of(ctx: &Context<'_>, pgs: &[PgId]) -> Vec<String> {
     pools.into_iter().map(name).collect()
 }
 
-/// How to do with one copy less; nothing where one is all that is asked for.
+/// How to do with one copy or shard less; nothing where no fewer have all objects.
 fn fewer_copies(ctx: &Context<'_>, pgs: &[PgId]) -> String {
     let pools: BTreeSet<_> = pgs.iter().map(|pg| pg.pool).collect();
     let less = |id| {
         let (name, p) = (ctx.map().pool_name(id)?, ctx.map().pool(id)?);
         let set = |n: u8| format!("ceph osd pool set {} min_size {n}", word(name));
-        (p.min_size > 1).then(|| set(p.min_size - 1))
+        (p.min_size > ctx.map().enough(p)).then(|| set(p.min_size - 1))
     };
     let all: Vec<String> = pools.into_iter().filter_map(less).collect();
     match all.is_empty() {

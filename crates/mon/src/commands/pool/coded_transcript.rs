@@ -5,7 +5,7 @@
 use crate::commands::sample::Cluster;
 use crate::commands::views::pg_stats::Figures;
 use types::PgId;
-use types::pgstats::pg_state;
+use types::pgstats::{NoRoom, pg_state};
 use types::pool::pool_flag;
 
 fn said(c: &mut Cluster, command: &str) -> (i32, String) {
@@ -70,6 +70,16 @@ fn without_osds_that_serve_them_there_are_none() {
     c.serves_shards(2, true);
     let domain = "k=2 m=1 crush-failure-domain=osd";
     assert_eq!(profile(&mut c, "p", domain).0, 0);
+    // Nor while a monitor lives that would end with the first such pool.
+    c.add_monitor("b", 6800);
+    let before = cluster::MonReport {
+        name: "b".into(),
+        ..cluster::MonReport::default()
+    };
+    c.stats.mons.insert("b".into(), before);
+    let (code, why) = create(&mut c, "e", r#","erasure_code_profile":"p""#);
+    assert!(code == -95 && why.contains("mon.b does not know of"), "{why}");
+    c.monitor_lives("b");
     assert_eq!(create(&mut c, "e", r#","erasure_code_profile":"p""#).0, 0);
     // From now on only programs that know of shards read this state, and only OSDs that serve them come up.
     assert_eq!(c.state.format.unwrap().features, 1 << 1);
@@ -141,8 +151,25 @@ fn what_cannot_be_a_pool_of_shards_is_refused() {
     for (words, code, part) in [
         ("k=1 m=1", -22, "k=1 must be >= 2"),
         ("k=2 m=0", -22, "m=0 must be >= 1"),
-        ("k=x m=1", -22, "could not convert k=x"),
-        ("k=100 m=28", -22, "k+m=128 must be <= 127"),
+        (
+            "k=x m=1",
+            -22,
+            "could not convert k=x to int because Expected option value to be integer, got 'x', set to default 7",
+        ),
+        ("k=33 m=1", -22, "k=33 must be <= 32"),
+        ("k=2 m=17", -22, "m=17 must be <= 16"),
+        ("k=2 m=1 w=9", -22, "w=9 must be one of {8, 16, 32}"),
+        ("k=2 m=1 mapping=D_D", -95, "'mapping' is not here"),
+        (
+            "k=2 m=1 ruleset-failure-domain=osd",
+            -22,
+            "property 'ruleset-failure-domain' is no longer supported; try 'crush-failure-domain' instead",
+        ),
+        (
+            "k=2 m=1 crush-failure-domain=nosuch",
+            -22,
+            "erasure-code-profile {crush-failure-domain=nosuch,k=2,m=1,plugin=jerasure,technique=reed_sol_van} contains an invalid failure-domain \"nosuch\"",
+        ),
         ("k=2 m=1 stripe_unit=1000", -22, "multiple of 4096"),
         ("k=2 m=1 stripe_unit=8M", -22, "multiple of 4096"),
         ("k=2 m=1 stripe_unit=x", -22, "could not parse stripe_unit"),
@@ -247,6 +274,12 @@ fn what_is_set_of_a_pool_of_shards() {
         ("min_size", "4", 0, "set pool 1 min_size to 4"),
         ("crush_rule", "replicated_rule", -22, "(22) Invalid argument"),
         ("crush_rule", "e", 0, "set pool 1 crush_rule to e"),
+        (
+            "pg_num",
+            "16",
+            -95,
+            "splitting placement groups of an erasure-coded pool is not built in skep yet",
+        ),
         (
             "pg_num",
             "4",
@@ -387,4 +420,45 @@ fn file_systems_take_them_for_data_with_overwrites() {
     assert_eq!(set(&mut c, "allow_ec_overwrites", "true").0, 0);
     let (code, why) = said(&mut c, add);
     assert_eq!((code, why.as_str()), (0, "added data pool 1 to fsmap"));
+}
+
+/// Three of 2 + 2 shards are the least, and then two; one has no object.
+#[test]
+fn with_a_full_disk_one_does_not_go_below_the_data_shards() {
+    let mut c = coded();
+    assert_eq!(profile(&mut c, "four", "k=2 m=2 crush-failure-domain=osd").0, 0);
+    assert_eq!(create(&mut c, "f", r#","erasure_code_profile":"four""#).0, 0);
+    let doctor = |c: &mut Cluster| {
+        let pool = c.state.osdmap.pool_by_name("f").unwrap();
+        let (pg, config) = c.state.pgs.of_pool(pool).next().unwrap();
+        let lacking = NoRoom {
+            osd: config.in_sync[1],
+            needed: true,
+            lacks: 5,
+        };
+        let (leads, lists) = (config.primary, (pg, vec![lacking]));
+        c.report_of(leads, |r| r.no_room.extend([lists]));
+        c.text(r#"{"prefix":"doctor"}"#)
+    };
+    let said = doctor(&mut c);
+    assert!(said.contains("ceph osd pool set f min_size 2"), "{said}");
+    let down = r#"{"prefix":"osd pool set","pool":"f","var":"min_size","val":"2"}"#;
+    assert_eq!(c.run(down, b"").code, 0);
+    let said = doctor(&mut c);
+    assert!(
+        said.contains("writes wait") && !said.contains("min_size 1"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_units_size_may_have_a_prefix_in_the_option_too() {
+    let mut c = coded();
+    let set =
+        r#"{"prefix":"config set","who":"mon","name":"osd_pool_erasure_code_stripe_unit","value":"16K"}"#;
+    assert_eq!(c.run(set, b"").code, 0);
+    assert_eq!(create(&mut c, "f", r#","erasure_code_profile":"wide""#).0, 0);
+    let map = c.state.osdmap.clone();
+    let pool = map.pool(map.pool_by_name("f").unwrap()).unwrap();
+    assert_eq!(pool.stripe_width, 4 << 14);
 }

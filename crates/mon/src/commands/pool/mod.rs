@@ -17,7 +17,7 @@ use crate::commands::spec::{DEPRECATED, Spec, spec};
 use crate::commands::views::pg_stats::Figures;
 use crate::commands::views::{io_rates, osd_map, pg_stats};
 use crate::policies::autoscale::mode_of_new;
-use crate::policies::coded::DEFAULT_PROFILE;
+use crate::policies::coded::{self, DEFAULT_PROFILE};
 use crate::policies::pools::{Done, NewPool, PoolError, RuleChoice};
 use crate::policies::{pool_set, pools};
 use cluster::Changes;
@@ -200,6 +200,11 @@ fn create(cmd: &Command, ctx: &Context<'_>) -> Outcome {
         Some("on") => Some(AUTOSCALE_ON),
         Some(other) => return Outcome::invalid(format!("specified invalid mode {other}")),
     };
+    if kind == "erasure"
+        && let Err(e) = coded::may_be_read(&ctx.mon.name, ctx.stats)
+    {
+        return Outcome::error(e.errno, e.text);
+    }
     let new = NewPool {
         name,
         pg_num: number("pg_num").unwrap_or(0),

@@ -27,6 +27,8 @@ pub struct Figures {
     pub total: StoreStatfs,
     /// What each pool takes of all OSDs that report.
     pub pools: BTreeMap<PoolId, StoreStatfs>,
+    /// Pools of shards.
+    coded: BTreeSet<PoolId>,
 }
 
 impl Figures {
@@ -59,6 +61,12 @@ impl Figures {
             disks,
             total,
             pools,
+            coded: map
+                .pools
+                .iter()
+                .filter(|(_, p)| p.is_erasure())
+                .map(|(id, _)| *id)
+                .collect(),
         }
     }
 
@@ -112,9 +120,10 @@ impl Figures {
     }
 
     pub fn remapped(&self) -> usize {
+        let in_place = |s: &&PgStat| places::in_place(&s.up, &s.acting, self.coded.contains(&s.pgid.pool));
         self.pgs
             .values()
-            .filter(|s| s.state & pg_state::REMAPPED != 0 || s.up != s.acting)
+            .filter(|s| s.state & pg_state::REMAPPED != 0 || !in_place(s))
             .count()
     }
 }

@@ -3,7 +3,7 @@
 //! The shards that are wanted are asked themselves where that is possible; else as many others as give them. A shard that cannot
 //! be read, or has another version of the object, is replaced by one that was not asked yet. Units are never mixed of two versions.
 //!
-//! Bounds: each shard is asked once.
+//! Bounds: each shard is asked once, but for one whose answer was lost.
 
 use super::cut::Coding;
 use bytes::Bytes;
@@ -43,6 +43,7 @@ impl Collect {
     }
 
     /// The data shards that have a range of the object.
+    #[cfg(test)]
     pub fn of_range(version: EVersion, coding: &Coding, offset: u64, len: u64) -> Self {
         let layout = coding.layout;
         // A range of a whole stripe lies on all.
@@ -89,6 +90,27 @@ impl Collect {
         Ok(new)
     }
 
+    /// This one is not asked at all.
+    pub fn leave_out(&mut self, shard: usize) {
+        self.failed.insert(shard);
+    }
+
+    /// Its answer will not come: it may be asked again.
+    pub fn forget(&mut self, shard: usize) {
+        if !self.is_here(shard) {
+            self.asked.remove(&shard);
+        }
+    }
+
+    /// Whether it comes to an end if all of these could be asked.
+    pub fn may_come(&self, coding: &Coding, all: &[usize]) -> bool {
+        let here = self.here.iter().map(|(n, _)| *n);
+        let good = all.iter().copied().filter(|n| !self.failed.contains(n));
+        let good: BTreeSet<usize> = here.chain(good).collect();
+        let good: Vec<usize> = good.into_iter().collect();
+        self.wanted.iter().all(|n| good.contains(n)) || coding.code.recipe(&good, &self.wanted).is_ok()
+    }
+
     /// An answer: the version that the shard has, and its bytes, cut off at the shard's end. None: they cannot be read.
     pub fn came(&mut self, coding: &Coding, shard: usize, version: EVersion, bytes: Option<Bytes>) {
         let len = self.extent(coding).1 as usize;
@@ -107,6 +129,7 @@ impl Collect {
     }
 
     /// Those that could not be read.
+    #[cfg(test)]
     pub fn failed(&self) -> &BTreeSet<usize> {
         &self.failed
     }

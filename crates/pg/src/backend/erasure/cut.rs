@@ -24,12 +24,13 @@ pub(crate) trait Before {
 
 /// Code and layout of a pool.
 #[derive(Debug, Clone)]
-pub(crate) struct Coding {
-    pub code: Code,
-    pub layout: Layout,
+pub struct Coding {
+    pub(crate) code: Code,
+    pub(crate) layout: Layout,
 }
 
 impl Coding {
+    /// Reed-Solomon's code of `k` + `m`, with units of so many bytes.
     pub fn new(k: usize, m: usize, unit: u64) -> Result<Self, erasure::Unfit> {
         Ok(Self {
             code: Code::reed_solomon(k, m)?,
@@ -340,7 +341,7 @@ fn touched(layout: &Layout, shard: usize, range: &Range<u64>) -> (u64, u64) {
 }
 
 /// The same step on another shard's objects.
-fn moved(op: &Op, shard: usize) -> Op {
+pub(crate) fn moved(op: &Op, shard: usize) -> Op {
     let mut op = op.clone();
     let there = |oid: &mut ObjectId| oid.shard = shard as i8;
     match &mut op {

@@ -28,6 +28,8 @@ const SHARD_BASE: i8 = -64;
 /// Epoch, version, what there was.
 const PREFIX: usize = 4 + 8 + 1;
 const ASIDE_MAX: usize = 4096;
+/// Removed by one transaction.
+const CLEARED_MAX: usize = 256;
 /// Log entries that outlive an undoing: what one transaction takes.
 const KEPT_MAX: usize = 1200;
 
@@ -106,7 +108,7 @@ impl Aside {
     }
 }
 
-fn aside_of(shard: i8) -> i8 {
+pub(super) fn aside_of(shard: i8) -> i8 {
     SHARD_BASE.saturating_add(shard)
 }
 
@@ -162,8 +164,13 @@ fn changed_by(op: &Op) -> impl Iterator<Item = &ObjectId> {
     objects_of(op).skip(usize::from(reads))
 }
 
-/// All that is set aside in the PG, in no order of versions.
-fn list(id: SPgId, range: HashRange, store: &mut dyn ObjectStore) -> Result<Vec<Aside>, IoError> {
+/// Where something is set aside in the PG.
+fn places(
+    id: SPgId,
+    range: HashRange,
+    max: usize,
+    store: &mut dyn ObjectStore,
+) -> Result<Vec<ObjectId>, IoError> {
     let shard = aside_of(id.shard);
     let from = ObjectId {
         shard,
@@ -176,8 +183,13 @@ fn list(id: SPgId, range: HashRange, store: &mut dyn ObjectStore) -> Result<Vec<
     let ours = |o: &ObjectId| {
         o.shard == shard && o.object.pool == id.pg.pool && u64::from(o.object.reversed_hash()) < range.end
     };
-    let found = store.list_within(&from, &to, ASIDE_MAX + 1)?;
-    let found: Vec<ObjectId> = found.into_iter().take_while(ours).collect();
+    let found = store.list_within(&from, &to, max)?;
+    Ok(found.into_iter().take_while(ours).collect())
+}
+
+/// All that is set aside in the PG, in no order of versions.
+fn list(id: SPgId, range: HashRange, store: &mut dyn ObjectStore) -> Result<Vec<Aside>, IoError> {
+    let found = places(id, range, ASIDE_MAX + 1, store)?;
     if found.len() > ASIDE_MAX {
         return Err(IoError(format!(
             "pg {id}: more than {ASIDE_MAX} objects set aside"
@@ -185,6 +197,33 @@ fn list(id: SPgId, range: HashRange, store: &mut dyn ObjectStore) -> Result<Vec<
     }
     let bad = |o: &ObjectId| IoError(format!("pg {id}: {}: not a name of what is set aside", o.object));
     found.iter().map(|o| Aside::at(o).ok_or_else(|| bad(o))).collect()
+}
+
+/// The first object that a PG of shards may have set aside, for those who remove its part here. None: of copies there are none.
+pub fn first_aside(id: SPgId) -> Option<ObjectId> {
+    (id.shard >= 0).then(|| ObjectId {
+        shard: aside_of(id.shard),
+        object: HObject {
+            pool: id.pg.pool,
+            hash: id.pg.seed,
+            ..HObject::min()
+        },
+    })
+}
+
+/// A part of what is set aside, whatever it is, removed; None: there is nothing.
+pub(crate) fn clear(
+    id: SPgId,
+    range: HashRange,
+    store: &mut dyn ObjectStore,
+) -> Result<Option<Transaction>, IoError> {
+    let found = places(id, range, CLEARED_MAX, store)?;
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let mut txn = Transaction::new(id);
+    txn.ops.extend(found.into_iter().map(|oid| Op::Remove { oid }));
+    Ok(Some(txn))
 }
 
 /// Steps that let go what was set aside up to and with `to`, at most `max` objects.

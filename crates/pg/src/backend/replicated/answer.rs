@@ -303,6 +303,10 @@ impl LocalCopy {
     /// A read that [`crate::ObjectReads::prefetch`] started has ended, well or not.
     /// False: it was not begun here.
     pub fn prefetched(&mut self, ticket: Ticket, ctx: &mut Context<'_>) -> bool {
+        if let Some(answer) = self.units.ended(self.id(), ticket, ctx.store) {
+            self.give_units(answer, ctx);
+            return true;
+        }
         let ours = self.works.ended(ticket);
         if ours {
             self.scrub_on(ctx);

@@ -508,6 +508,7 @@ impl Replicated {
                 };
                 out.push(Output::Peer {
                     to: *osd,
+                    shard: -1,
                     interval,
                     body,
                 });

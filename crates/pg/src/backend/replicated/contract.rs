@@ -88,7 +88,7 @@ impl Backend for Replicated {
         self.repair_waits_for_flush() || self.members.values().any(|m| m.waits_for_durability())
     }
 
-    fn hears(&self, from: OsdId, interval: Epoch) -> bool {
+    fn hears(&self, from: OsdId, _: i8, interval: Epoch) -> bool {
         interval == self.group.interval && self.connected.contains(&from)
     }
 

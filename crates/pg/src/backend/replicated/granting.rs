@@ -37,6 +37,7 @@ impl Replicated {
         let interval = self.group.interval;
         out.extend(self.grants.tell(to).map(|osd| Output::Peer {
             to: osd,
+            shard: -1,
             interval,
             body: PeerBody::Stable { to },
         }));

@@ -11,6 +11,7 @@ use super::answer::Works;
 use crate::api::{Context, Output};
 use crate::backend::ReadsHere;
 use crate::backend::erasure::undo;
+use crate::backend::erasure::units::{Answer, Question, UnitReads};
 use crate::backend::group::Group;
 use crate::backend::steps::{clear_log, objects_of};
 use crate::broken::{self, Rule};
@@ -40,6 +41,8 @@ pub(crate) struct LocalCopy {
     durable: Seq,
     /// What the primary's scrub asked.
     pub(crate) works: Works,
+    /// What the primary of shards reads here.
+    pub(crate) units: UnitReads,
     /// Why a transaction since the last [`PeerBody::Query`] was refused.
     refused: Option<Errno>,
     /// The objects of this PG, as far as this OSD knows of splits; None: all.
@@ -54,6 +57,7 @@ impl LocalCopy {
             waiting: VecDeque::new(),
             durable: 0,
             works: Works::default(),
+            units: UnitReads::default(),
             refused: None,
             range: None,
         }
@@ -89,16 +93,22 @@ impl LocalCopy {
     pub fn leave(mut self, ctx: &mut Context<'_>) {
         let known = self.group.interval;
         let mut asked: Vec<(OsdId, Epoch)> = self.waiting.drain(..).map(|(_, to, at, _)| (to, at)).collect();
-        asked.extend(self.works.askers());
+        asked.extend(self.works.askers().chain(self.units.askers()));
         asked.sort_unstable();
         asked.dedup();
         for (to, interval) in asked {
             if !broken::is(Rule::LeavingIsTold) {
                 let body = PeerBody::Stale { known };
-                ctx.out.push(Output::Peer { to, interval, body });
+                ctx.out.push(Output::Peer {
+                    to,
+                    shard: self.id.shard,
+                    interval,
+                    body,
+                });
             }
         }
         self.works.leave(ctx.store);
+        self.units.leave(ctx.store);
     }
 
     /// The connection with `osd` has ended: its questions have no answers any more.
@@ -108,6 +118,7 @@ impl LocalCopy {
             reads.forget();
         }
         self.works.disconnected(osd);
+        self.units.disconnected(osd);
     }
 
     /// Everything up to `seq` is durable here.
@@ -118,7 +129,12 @@ impl LocalCopy {
                 break;
             }
             if let Some((_, to, interval, body)) = self.waiting.pop_front() {
-                out.push(Output::Peer { to, interval, body });
+                out.push(Output::Peer {
+                    to,
+                    shard: self.id.shard,
+                    interval,
+                    body,
+                });
             }
         }
     }
@@ -143,6 +159,7 @@ impl LocalCopy {
             let body = PeerBody::Stale { known };
             ctx.out.push(Output::Peer {
                 to: from,
+                shard: self.id.shard,
                 interval,
                 body,
             });
@@ -161,6 +178,7 @@ impl LocalCopy {
                 self.scrub_asked(from, interval, body, ctx);
                 return None;
             }
+            body @ PeerBody::ReadUnits { .. } => return self.units_asked(from, interval, body, ctx),
             body => body,
         };
         let answer = self.handle(body, reads, ctx);
@@ -170,6 +188,7 @@ impl LocalCopy {
             let body = body.clone();
             ctx.out.push(Output::Peer {
                 to: from,
+                shard: self.id.shard,
                 interval,
                 body,
             });
@@ -179,6 +198,48 @@ impl LocalCopy {
             self.answer_when_durable(from, interval, body, ctx.store);
         }
         None
+    }
+
+    /// Nothing of it is for reads of this copy.
+    fn units_asked(
+        &mut self,
+        asker: OsdId,
+        interval: Epoch,
+        body: PeerBody,
+        ctx: &mut Context<'_>,
+    ) -> Option<PeerBody> {
+        let PeerBody::ReadUnits {
+            token,
+            object,
+            offset,
+            len,
+        } = body
+        else {
+            return Some(body);
+        };
+        let question = Question {
+            asker,
+            interval,
+            token,
+            object,
+            offset,
+            len,
+        };
+        let answer = self.units.ask(self.id, question, ctx.store);
+        self.give_units(answer, ctx);
+        None
+    }
+
+    /// At once: what the primary makes of units waits for durability by itself.
+    pub(crate) fn give_units(&self, answer: Option<Answer>, ctx: &mut Context<'_>) {
+        if let Some((to, interval, body)) = answer {
+            ctx.out.push(Output::Peer {
+                to,
+                shard: self.id.shard,
+                interval,
+                body,
+            });
+        }
     }
 
     /// The answer leaves when all that is queued now is durable.
@@ -201,14 +262,16 @@ impl LocalCopy {
         match &body {
             PeerBody::Apply { txn, .. } => reads.coming(txn, ctx.now),
             // Who is asked what it has may be about to be changed, and has no grant until it asks again.
-            PeerBody::Query | PeerBody::Rewind { .. } | PeerBody::Reset => reads.forget(),
+            PeerBody::Query | PeerBody::Rewind { .. } | PeerBody::Reset | PeerBody::Learn { .. } => {
+                reads.forget()
+            }
             _ => {}
         }
         let store = &mut *ctx.store;
         // A shard takes back what not all have, and is then what it was: nothing is lost by that.
         let undoes = match &body {
             PeerBody::Rewind { .. } => self.id.shard < 0,
-            body => matches!(body, PeerBody::Reset),
+            body => matches!(body, PeerBody::Reset | PeerBody::Learn { .. }),
         };
         // Where the log of one from outside the set leads, the others have to give up what theirs has more.
         if undoes && self.may_be_needed_whole(store) && !broken::is(Rule::LongestLeads) {
@@ -224,6 +287,7 @@ impl LocalCopy {
             }
             PeerBody::Rewind { to } => self.rewind(to, store).and_then(|()| self.info(store)),
             PeerBody::Reset => self.reset(store).and_then(|()| self.info(store)),
+            PeerBody::Learn { to } => self.learn(to, store).and_then(|()| self.info(store)),
             PeerBody::Scan { token, from, to, max } => self.scan(token, from, to, max, store),
             PeerBody::Apply { seq, txn } => return Some(self.apply(seq, &txn, reads, store)),
             PeerBody::Info(_)
@@ -233,6 +297,8 @@ impl LocalCopy {
             | PeerBody::Ask { .. }
             | PeerBody::Granted { .. }
             | PeerBody::Stable { .. }
+            | PeerBody::ReadUnits { .. }
+            | PeerBody::Units { .. }
             | PeerBody::Scrub(_) => return None,
         };
         match answer {
@@ -345,9 +411,7 @@ impl LocalCopy {
     /// were.
     fn rewind(&mut self, to: EVersion, store: &mut dyn ObjectStore) -> Result<(), IoError> {
         if self.id.shard >= 0 {
-            let range = self
-                .range
-                .ok_or_else(|| IoError(format!("pg {}: its range is not known", self.id)))?;
+            let range = self.range_of_shard()?;
             let txn = undo::undo(self.id, range, to, store)?;
             return self.submit(txn, store);
         }
@@ -387,7 +451,40 @@ impl LocalCopy {
         self.submit(txn, store)
     }
 
+    /// A shard that is to be brought up from `to`: it can take nothing back until it is.
+    fn learn(&mut self, to: EVersion, store: &mut dyn ObjectStore) -> Result<(), IoError> {
+        let range = self.range_of_shard()?;
+        let mut txn = undo::undo(self.id, range, to, store)?;
+        txn.ops
+            .extend(undo::let_go(self.id, range, to, usize::MAX, store)?);
+        let meta = PgMeta {
+            complete: false,
+            dirty: Vec::new(),
+            pg_num: 0,
+            ..self.meta(store)?
+        };
+        txn.ops.push(Op::SetMeta {
+            meta: meta.to_bytes(),
+        });
+        self.submit(txn, store)
+    }
+
+    fn range_of_shard(&self) -> Result<HashRange, IoError> {
+        let unknown = || IoError(format!("pg {}: its range is not known", self.id));
+        match self.id.shard {
+            ..0 => Err(IoError(format!("pg {}: a copy has nothing set aside", self.id))),
+            _ => self.range.ok_or_else(unknown),
+        }
+    }
+
     fn reset(&mut self, store: &mut dyn ObjectStore) -> Result<(), IoError> {
+        if self.id.shard >= 0 {
+            // What was set aside for a log that is gone must not be taken for what a later one has set aside.
+            let range = self.range_of_shard()?;
+            while let Some(txn) = undo::clear(self.id, range, store)? {
+                self.submit(txn, store)?;
+            }
+        }
         let mut txn = Transaction::new(self.id);
         if store.has_collection(self.id)? {
             txn.ops.extend(clear_log());
@@ -437,5 +534,6 @@ fn is_answer(body: &PeerBody) -> bool {
             | PeerBody::Applied { .. }
             | PeerBody::Stale { .. }
             | PeerBody::Ask { .. }
+            | PeerBody::Units { .. }
     ) || matches!(body, PeerBody::Scrub(body) if body.is_for_primary())
 }

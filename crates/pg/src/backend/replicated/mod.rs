@@ -177,7 +177,12 @@ impl Replicated {
 
     pub(crate) fn send(&self, to: OsdId, body: PeerBody, out: &mut Vec<Output>) {
         let interval = self.group.interval;
-        out.push(Output::Peer { to, interval, body });
+        out.push(Output::Peer {
+            to,
+            shard: -1,
+            interval,
+            body,
+        });
     }
 
     // --- inputs ---------------------------------------------------------------------------------------
@@ -307,6 +312,8 @@ impl Replicated {
             PeerBody::Listing { token, items, next } => self.listed(from, token, items, next, ctx),
             PeerBody::Ask { token } => self.asked_for_grant(from, token, ctx),
             PeerBody::Scrub(body) => for_scrub = self.scrub_said(from, body, ctx),
+            // Copies have no units, and nobody was asked for any.
+            PeerBody::Units { .. } => {}
             PeerBody::Stale { known } => {
                 tracing::debug!("pg {}: osd.{from} knows interval {known}", ctx.pg.id);
                 self.begun_anew(from, ctx);
@@ -318,7 +325,9 @@ impl Replicated {
             | PeerBody::Scan { .. }
             | PeerBody::Apply { .. }
             | PeerBody::Granted { .. }
-            | PeerBody::Stable { .. } => {
+            | PeerBody::Stable { .. }
+            | PeerBody::Learn { .. }
+            | PeerBody::ReadUnits { .. } => {
                 tracing::warn!(
                     "pg {}: osd.{from} takes itself for the primary of our interval",
                     ctx.pg.id
@@ -508,6 +517,7 @@ impl Replicated {
             let body = PeerBody::Apply { seq: number, txn };
             ctx.out.push(Output::Peer {
                 to: *osd,
+                shard: -1,
                 interval,
                 body,
             });

@@ -168,6 +168,7 @@ impl Replicated {
             interval: g.interval,
             expect: g.in_sync.clone(),
             in_sync,
+            acting: None,
         };
         self.handed |= in_sync_first != Some(proposal_of);
         self.counted.extend(additions);

@@ -3,31 +3,12 @@
 //! Invariants: a copy with a fault of its own is never good. Among the others those that are the same are one *party*;
 //! the largest is right, the primary's of equal ones. Names and bits of errors are Ceph's (docs/protocol/osd.md).
 
-use crate::backend::findings::{Inconsistent, Side, object_error, shard_error};
-use messages::osd::peer_scrub::{ObjectDigest, fault};
+use crate::backend::findings::{Inconsistent, Side, deep_errors, object_error, own_errors};
+use messages::osd::peer_scrub::ObjectDigest;
 use types::{HObject, OsdId};
 
 /// What only a deep look finds.
-const DEEP_SHARD: u64 = shard_error::READ | shard_error::DATA_DIGEST_INFO | shard_error::OMAP_DIGEST_INFO;
 const DEEP_OBJECT: u64 = object_error::DATA_DIGEST | object_error::OMAP_DIGEST;
-
-fn own_errors(d: Option<&ObjectDigest>) -> u64 {
-    let Some(d) = d else {
-        return shard_error::MISSING;
-    };
-    [
-        (fault::READ, shard_error::READ),
-        (fault::STAT, shard_error::STAT),
-        (fault::INFO_MISSING, shard_error::INFO_MISSING),
-        (fault::INFO_CORRUPTED, shard_error::INFO_CORRUPTED),
-        (fault::SNAPSET_MISSING, shard_error::SNAPSET_MISSING),
-        (fault::SNAPSET_CORRUPTED, shard_error::SNAPSET_CORRUPTED),
-        (fault::SIZE_INFO, shard_error::SIZE_INFO),
-    ]
-    .iter()
-    .filter(|(f, _)| d.faults & f != 0)
-    .fold(0, |all, (_, e)| all | e)
-}
 
 /// How a copy differs from the good one.
 fn differences(good: &ObjectDigest, d: &ObjectDigest) -> u64 {
@@ -72,12 +53,13 @@ pub fn judge(object: &HObject, sides: &[(OsdId, Option<&ObjectDigest>)]) -> Opti
         let bad = own[at] != 0 || differs != 0;
         errors |= differs;
         if bad {
-            let light = own[at] & !DEEP_SHARD != 0 || differs & !DEEP_OBJECT != 0;
+            let light = own[at] & !deep_errors() != 0 || differs & !DEEP_OBJECT != 0;
             shallow += u32::from(light);
-            deep += u32::from(own[at] & DEEP_SHARD != 0 || differs & DEEP_OBJECT != 0);
+            deep += u32::from(own[at] & deep_errors() != 0 || differs & DEEP_OBJECT != 0);
         }
         out.push(Side {
             osd: *osd,
+            shard: -1,
             digest: digest.cloned(),
             errors: own[at],
             bad,
@@ -100,7 +82,9 @@ pub fn judge(object: &HObject, sides: &[(OsdId, Option<&ObjectDigest>)]) -> Opti
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::backend::findings::shard_error;
     use bytes::Bytes;
+    use messages::osd::peer_scrub::fault;
     use types::EVersion;
 
     fn digest(data: u32) -> ObjectDigest {

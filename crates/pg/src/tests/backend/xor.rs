@@ -3,15 +3,17 @@
 //!
 //! A shard is an object of the full size in which only the shard's own units are written: unit 0 of each stripe on shard 0,
 //! unit 1 on shard 1, parity on shard 2 in the place of unit 0. Attributes and log are on every shard. A read of data is
-//! *asked for* first, comes, and is gathered then: what nobody asked for is not there.
+//! *asked for* first, comes, and is gathered then: what nobody asked for is not there, and neither is what came of another version of the
+//! object. So it is with the stripes of which a write changes a part.
 
 use super::*;
 use crate::api::Word;
-use crate::backend::Look;
-use crate::backend::digest::Walk;
+use crate::backend::digest::{Walk, version_now};
+use crate::backend::erasure::cut::{self, Before, Coding};
 use crate::backend::findings::{Inconsistent, Side, shard_error};
 use crate::backend::group::Group;
 use crate::backend::reports::{CopyNeed, Kin, MemberState};
+use crate::backend::{Lack, Look};
 use messages::osd::peer::PeerBody;
 use messages::osd::peer_scrub::{ObjectDigest, ScrubBody};
 use std::cell::RefCell;
@@ -43,14 +45,40 @@ impl Shard {
     }
 }
 
+/// A range of an object that was asked for when the object had this version.
+#[derive(Debug, Clone)]
+pub(in crate::tests) struct Asked {
+    oid: ObjectId,
+    version: EVersion,
+    at: u64,
+    len: u64,
+    /// It cannot be had.
+    fails: bool,
+}
+
 /// The two shards, and reads of them that are under way.
 #[derive(Debug)]
 pub(in crate::tests) struct Far {
     shards: [Shard; 2],
     /// What was asked for and has not come.
-    pub(in crate::tests) asked: BTreeMap<Ticket, (ObjectId, u64, u64)>,
-    come: BTreeMap<Ticket, (ObjectId, u64, u64)>,
+    pub(in crate::tests) asked: BTreeMap<Ticket, Asked>,
+    come: BTreeMap<Ticket, Asked>,
     last: Ticket,
+    /// Nothing comes by itself.
+    pub(in crate::tests) held: bool,
+    /// What is asked for from now on cannot be had.
+    pub(super) fails: bool,
+    /// What has come is not there any more.
+    pub(super) forgets: bool,
+    /// Submits that lacked something.
+    pub(super) lacked: usize,
+}
+
+/// How a range stands.
+enum Stand {
+    Here,
+    Fails,
+    Lacks,
 }
 
 #[derive(Debug)]
@@ -62,6 +90,7 @@ pub(super) struct Xor {
     pub(super) far: Rc<RefCell<Far>>,
     /// Whether the shards of an object fitted one another when they were looked at last.
     fits: BTreeMap<HObject, bool>,
+    lacking: Vec<Lack>,
 }
 
 fn xor(a: &[u8], b: &[u8]) -> Vec<u8> {
@@ -75,20 +104,24 @@ fn shard_steps(oid: &ObjectId, content: &[u8], shard: usize) -> Vec<Op> {
         oid: oid.clone(),
         size,
     };
-    let mut ops = vec![Op::Touch { oid: oid.clone() }, cut(0)];
-    for (n, stripe) in content.chunks(STRIPE).enumerate() {
+    let mut raw = Vec::new();
+    for stripe in content.chunks(STRIPE) {
         let mut full = stripe.to_vec();
         full.resize(STRIPE, 0);
         let (a, b) = full.split_at(UNIT);
-        let (skip, unit) = match shard {
-            0 => (0, a.to_vec()),
-            1 => (UNIT, b.to_vec()),
-            _ => (0, xor(a, b)),
-        };
-        ops.push(write_op(oid, (n * STRIPE + skip) as u64, &unit));
+        let none = vec![0; UNIT];
+        raw.extend(match shard {
+            0 => [a.to_vec(), none],
+            1 => [none, b.to_vec()],
+            _ => [xor(a, b), none],
+        });
     }
-    ops.push(cut(content.len() as u64));
-    ops
+    vec![
+        Op::Touch { oid: oid.clone() },
+        cut(0),
+        write_op(oid, 0, &raw.concat()),
+        cut(content.len() as u64),
+    ]
 }
 
 /// The shard's units of an object, one behind the other, and the object's size.
@@ -136,6 +169,10 @@ impl Far {
             asked: BTreeMap::new(),
             come: BTreeMap::new(),
             last: 1 << 40,
+            held: false,
+            fails: false,
+            forgets: false,
+            lacked: 0,
         }))
     }
 
@@ -159,6 +196,34 @@ impl Far {
         }
     }
 
+    /// What was not released.
+    pub(super) fn holds(&self) -> usize {
+        self.asked.len() + self.come.len()
+    }
+
+    /// Reads that were asked for so far.
+    pub(super) fn begun(&self) -> u64 {
+        self.last - (1 << 40)
+    }
+
+    /// Whether a range of the object as it is now has come. What lies behind the object's end need not.
+    fn stand(&self, oid: &ObjectId, at: u64, end: u64, store: &mut dyn ObjectStore) -> Stand {
+        let size = store.stat(oid).unwrap().map_or(0, |s| s.size);
+        let (end, version) = (end.min(size), version_now(oid, store));
+        if end <= at {
+            return Stand::Here;
+        }
+        let covers = |a: &&Asked| {
+            !self.forgets && a.oid == *oid && a.version == version && a.at <= at && end <= a.at + a.len
+        };
+        let found: Vec<&Asked> = self.come.values().filter(covers).collect();
+        match found.is_empty() {
+            true => Stand::Lacks,
+            false if found.iter().all(|a| a.fails) => Stand::Fails,
+            false => Stand::Here,
+        }
+    }
+
     /// The object as two of those that are here have it.
     fn content(&mut self, own: &mut dyn ObjectStore, oid: &ObjectId) -> Option<Bytes> {
         let [one, two] = &mut self.shards;
@@ -177,7 +242,27 @@ impl Xor {
             number: 0,
             far,
             fits: BTreeMap::new(),
+            lacking: Vec::new(),
         }
+    }
+
+    /// The stripes that a cut of the transaction needs and that have not come.
+    fn lacks(&self, txn: &Transaction, own: &mut dyn ObjectStore) -> Result<Vec<Lack>, Errno> {
+        let omap = |op: &&Op| !matches!(op, Op::OmapSet { .. } | Op::OmapSetHeader { .. });
+        let txn = Transaction {
+            collection: txn.collection,
+            ops: txn.ops.iter().filter(omap).cloned().collect(),
+        };
+        let far = &mut *self.far.borrow_mut();
+        let coding = Coding::new(2, 1, UNIT as u64).unwrap();
+        let mut old = Old {
+            far,
+            own,
+            lacks: Vec::new(),
+        };
+        let cut = cut::cut(&txn, &coding, &mut old);
+        old.far.lacked += usize::from(!old.lacks.is_empty());
+        cut.map(|_| old.lacks).map_err(|_| Errno::EIO)
     }
 
     fn confirm(&mut self) {
@@ -249,6 +334,37 @@ impl Xor {
     }
 }
 
+/// What was there before a transaction, as far as it has come.
+struct Old<'a> {
+    far: &'a mut Far,
+    own: &'a mut dyn ObjectStore,
+    lacks: Vec<Lack>,
+}
+
+impl Before for Old<'_> {
+    fn size(&mut self, oid: &ObjectId) -> Result<Option<u64>, IoError> {
+        Ok(self.own.stat(oid)?.map(|s| s.size))
+    }
+
+    fn stripe(&mut self, oid: &ObjectId, stripe: u64) -> Result<Vec<u8>, IoError> {
+        let (offset, len) = (stripe * STRIPE as u64, STRIPE as u64);
+        match self.far.stand(oid, offset, offset + len, self.own) {
+            Stand::Fails => return Err(IoError(format!("{}: too few shards", oid.object))),
+            Stand::Lacks => {
+                let oid = oid.clone();
+                self.lacks.push(Lack { oid, offset, len });
+                return Ok(vec![0; STRIPE]);
+            }
+            Stand::Here => {}
+        }
+        let all = self.far.content(self.own, oid).unwrap_or_default();
+        let end = all.len().min(offset as usize + STRIPE);
+        let mut bytes = all[end.min(offset as usize)..end].to_vec();
+        bytes.resize(STRIPE, 0);
+        Ok(bytes)
+    }
+}
+
 fn put_at(content: Option<Vec<u8>>, at: u64, bytes: &[u8]) -> Vec<u8> {
     let mut content = content.unwrap_or_default();
     let (at, end) = (at as usize, at as usize + bytes.len());
@@ -285,11 +401,18 @@ impl Backend for Xor {
         false
     }
 
-    fn prefetch(&mut self, oid: &ObjectId, offset: u64, len: u64, _: &mut Lent<'_>) -> Option<Ticket> {
+    fn prefetch(&mut self, oid: &ObjectId, at: u64, len: u64, lent: &mut Lent<'_>) -> Option<Ticket> {
         let mut far = self.far.borrow_mut();
         far.last += 1;
         let ticket = far.last;
-        far.asked.insert(ticket, (oid.clone(), offset, len));
+        let asked = Asked {
+            oid: oid.clone(),
+            version: version_now(oid, lent.store),
+            at,
+            len,
+            fails: far.fails,
+        };
+        far.asked.insert(ticket, asked);
         Some(ticket)
     }
     fn release(&mut self, ticket: Ticket, _: &mut dyn ObjectStore) {
@@ -297,32 +420,39 @@ impl Backend for Xor {
         let known = far.asked.remove(&ticket).is_some() || far.come.remove(&ticket).is_some();
         assert!(known, "released once");
     }
-    fn read_ended(&mut self, ticket: Ticket, _: &mut Lent<'_>) -> bool {
+    fn read_ended(&mut self, ticket: Ticket, lent: &mut Lent<'_>) -> bool {
         let mut far = self.far.borrow_mut();
-        if let Some(what) = far.asked.remove(&ticket) {
+        let asked = far.asked.remove(&ticket);
+        if let Some(what) = asked {
             far.come.insert(ticket, what);
+            lent.front.came(ticket);
         }
-        // A message waits for it.
-        false
+        ticket > 1 << 40
     }
     fn gather(&self, oid: &ObjectId, reads: &[Read], store: &mut dyn ObjectStore, into: &mut Gathered) {
         let mut far = self.far.borrow_mut();
         let all = far.content(store, oid).unwrap_or_default();
         for read in reads {
             let end = read.end().min(all.len() as u64);
-            let covers =
-                |(o, at, len): &(ObjectId, u64, u64)| o == oid && *at <= read.offset && end <= at + len;
-            let value = match far.come.values().any(covers) || end <= read.offset {
-                true => Ok(Value::Bytes(
+            let value = match far.stand(oid, read.offset, end, store) {
+                Stand::Here => Ok(Value::Bytes(
                     all.slice(read.offset.min(end) as usize..end as usize),
                 )),
-                false => Err(IoError(format!("{oid:?}: {read:?} was not asked for"))),
+                Stand::Fails => Err(IoError(format!("{oid:?}: {read:?} cannot be had"))),
+                Stand::Lacks => {
+                    into.lack(*read);
+                    continue;
+                }
             };
             into.add(*read, value);
         }
     }
 
     fn submit(&mut self, txn: Transaction, _: Option<&HObject>, lent: &mut Lent<'_>) -> Result<Seq, Errno> {
+        self.lacking = self.lacks(&txn, lent.store)?;
+        if !self.lacking.is_empty() {
+            return Err(Errno::EAGAIN);
+        }
         let [own, one, two] = self.cut(&txn, lent.store);
         let seq = lent.store.submit(&own)?;
         lent.pg.last_seq = seq;
@@ -334,6 +464,9 @@ impl Backend for Xor {
             }
         }
         Ok(seq)
+    }
+    fn take_lacking(&mut self) -> Vec<Lack> {
+        std::mem::take(&mut self.lacking)
     }
     fn durable(&mut self, seq: Seq, _: &mut Lent<'_>) {
         self.durable = self.durable.max(seq);
@@ -349,7 +482,7 @@ impl Backend for Xor {
         false
     }
 
-    fn hears(&self, _: OsdId, interval: Epoch) -> bool {
+    fn hears(&self, _: OsdId, _: i8, interval: Epoch) -> bool {
         interval == self.group.interval
     }
     fn on_message(&mut self, _: OsdId, _: PeerBody, _: &mut Lent<'_>) -> Option<ScrubBody> {
@@ -420,6 +553,7 @@ impl Backend for Xor {
         // Parity tells that one is wrong, not which.
         let side = |(osd, digest): &(OsdId, Option<&ObjectDigest>)| Side {
             osd: *osd,
+            shard: *osd as i8,
             digest: digest.cloned(),
             errors: shard_error::READ,
             bad: true,
