@@ -3,7 +3,6 @@
 Left out is by name and not run. What fails is run, has to fail, and is counted as failed in docs/compatibility.md; one that
 passes after all is to be taken from the list, which the test says.
 """
-EC = 'erasure coding is not here yet'
 TIERING = 'cache tiering is not served'
 DEBUG_ONLY = 'a class for tests, which a stock OSD does not load'
 
@@ -46,8 +45,6 @@ PROGRAMS_LEFT_OUT = {
 
 # program (or a pattern of them), case, reason.
 LEFT_OUT = (
-    ('*', '*EC*', EC),
-    ('ceph_test_cls_refcount', '*_ec', EC),
     ('ceph_test_rados_api_pool', 'LibRadosPools.PoolGetBaseTier', TIERING),
     (LIBRBD + '*', 'TestLibRBD.ListChildrenTiered', TIERING),
     ('ceph_test_rados_api_watch_notify_pp', 'LibRadosWatchNotifyPPTests/LibRadosWatchNotifyPP.*/1', TIERING),
