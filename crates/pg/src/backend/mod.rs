@@ -4,8 +4,6 @@
 //! [`replicated`], copies on other OSDs; shards follow. What each of them has to keep is tested by `tests/backend`.
 
 pub(crate) mod digest;
-// What stands of it is not all used yet: docs/internals/erasure.md.
-#[cfg_attr(not(test), allow(dead_code))]
 pub(crate) mod erasure;
 pub(crate) mod findings;
 pub(crate) mod group;

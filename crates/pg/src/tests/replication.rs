@@ -11,6 +11,7 @@ use crate::backend::group::{Group, Proposal};
 use messages::osd::peer::{PeerBody, PeerMsg};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+#[expect(clippy::large_enum_variant)]
 pub(super) enum Role {
     Primary(Box<Pg>),
     Replica(Replica),

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const UNIT: u64 = 16;
 
+#[expect(clippy::large_enum_variant)]
 pub(super) enum Role {
     Primary(Box<Pg>),
     Member(Replica),
@@ -344,7 +345,8 @@ impl Cluster {
         // As the cluster state has it.
         let mut standing: Vec<OsdId> = acting.iter().copied().flatten().collect();
         let mut set = p.in_sync.clone();
-        (standing.sort_unstable(), set.sort_unstable());
+        standing.sort_unstable();
+        set.sort_unstable();
         assert_eq!(standing, set, "each has a place");
         for (at, osd) in self.acting.iter().enumerate() {
             let stays = osd.is_some_and(|o| p.in_sync.contains(&o));

@@ -43,6 +43,7 @@ impl Collect {
     }
 
     /// The data shards that have a range of the object.
+    #[cfg(test)]
     pub fn of_range(version: EVersion, coding: &Coding, offset: u64, len: u64) -> Self {
         let layout = coding.layout;
         // A range of a whole stripe lies on all.
@@ -128,6 +129,7 @@ impl Collect {
     }
 
     /// Those that could not be read.
+    #[cfg(test)]
     pub fn failed(&self) -> &BTreeSet<usize> {
         &self.failed
     }

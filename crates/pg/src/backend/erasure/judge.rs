@@ -232,7 +232,8 @@ mod tests {
     #[test]
     fn faults_and_differences_name_the_shard() {
         let c = coding(2, 2);
-        let changes: [(fn(&mut ObjectDigest), u64, u64, (u32, u32)); 4] = [
+        type Change = (fn(&mut ObjectDigest), u64, u64, (u32, u32));
+        let changes: [Change; 4] = [
             (|d| d.faults = fault::READ, shard_error::READ, 0, (0, 1)),
             (|d| d.size = 9, 0, object_error::SIZE, (1, 0)),
             (|d| d.attrs = 9, 0, object_error::ATTR_VALUE, (1, 0)),

@@ -183,8 +183,8 @@ fn submit(w: &mut impl World, oid: &ObjectId, mut ops: Vec<Op>) -> Result<Seq, E
         assert!(!lacks.is_empty(), "what can be tried again says what it lacks");
         for l in lacks {
             let asked = backend.prefetch(&l.oid, l.offset, l.len, &mut lent);
-            for ticket in &asked {
-                backend.read_ended(*ticket, &mut lent);
+            if let Some(ticket) = asked {
+                backend.read_ended(ticket, &mut lent);
             }
             tickets.extend(asked);
         }

@@ -110,7 +110,7 @@ impl Backend for Shards {
 
     /// What is set aside is let go, and learners join, when what is here is durable.
     fn waits_for_durability(&self) -> bool {
-        self.has_asides() || self.members.values().any(|m| !m.is_full() || !m.is_synced())
+        self.durable < self.newest
     }
 
     fn hears(&self, from: OsdId, shard: i8, interval: Epoch) -> bool {

@@ -99,6 +99,8 @@ pub(crate) struct Shards {
     repaired: u64,
     /// When those that wait for a turn of this OSD ask again.
     repair_at: Option<Duration>,
+    /// The newest transaction here, when that was looked at last.
+    newest: Seq,
     /// Too much is not confirmed.
     crowded: bool,
 }
@@ -136,6 +138,7 @@ impl Shards {
             turns: PullTurns::default(),
             repaired: 0,
             repair_at: None,
+            newest: 0,
             crowded: false,
         }
     }
@@ -419,13 +422,19 @@ impl Shards {
 
     /// After anything that may have changed what is to be done.
     fn review(&mut self, ctx: &mut Lent<'_>) {
-        self.try_to_peer(ctx);
-        self.begin_learners(ctx);
-        self.update_sources(ctx);
-        self.go_on_learning(ctx);
+        let at_rest = self.is_at_rest();
+        if !at_rest {
+            self.try_to_peer(ctx);
+            self.begin_learners(ctx);
+            self.update_sources(ctx);
+            self.go_on_learning(ctx);
+        }
         self.release_committed();
+        self.newest = ctx.pg.last_seq;
         self.crowded = ctx.pg.log.since(self.confirmed) > UNCONFIRMED_MAX;
-        self.propose(ctx);
+        if !at_rest {
+            self.propose(ctx);
+        }
         // Not put off by what comes in meanwhile: under load that never ends.
         let at = self.look_at.unwrap_or(ctx.now + LOOK_EVERY);
         self.look_at = (self.is_restless() && self.group.is_primary()).then_some(at);
@@ -433,12 +442,20 @@ impl Shards {
 
     /// Something is under way, or wanted, that needs looking after.
     fn is_restless(&self) -> bool {
-        !self.peered
-            || !Backend::all_full(self)
-            || self.proposal.is_some()
-            || self.handing.is_some()
-            || self.has_asides()
-            || self.wants_another_group()
+        self.has_asides() || !self.is_settled()
+    }
+
+    /// A primary that is as it should be: of all that is reviewed only answers may be due.
+    fn is_at_rest(&self) -> bool {
+        let nothing_open = self.counted.is_empty() && !self.handed && !self.reloading;
+        let synced = self.members.values().all(|m| m.is_synced());
+        let all_read = self.readable.len() == self.members.len();
+        self.group.is_primary() && self.is_settled() && nothing_open && synced && all_read
+    }
+
+    fn is_settled(&self) -> bool {
+        let open = self.proposal.is_some() || self.handing.is_some() || self.wants_another_group();
+        self.peered && Backend::all_full(self) && !open
     }
 
     fn look_after_members(&mut self, ctx: &mut Lent<'_>) {

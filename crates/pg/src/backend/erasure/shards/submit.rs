@@ -61,7 +61,7 @@ impl Shards {
             return Err(Errno::EIO);
         };
         let seq = lent.store.submit(txn)?;
-        lent.pg.last_seq = seq;
+        (lent.pg.last_seq, self.newest) = (seq, seq);
         self.asides.drain(..gone);
         if !objects.is_empty() {
             self.asides.push_back(Aside { seq, objects });
@@ -181,7 +181,7 @@ impl Shards {
         let Some(txn) = cut.get(self.own) else { return };
         match lent.store.submit(txn) {
             Ok(seq) => {
-                lent.pg.last_seq = seq;
+                (lent.pg.last_seq, self.newest) = (seq, seq);
                 self.asides.drain(..gone);
                 self.send_shards(cut, Vec::new(), None, seq, lent);
             }
