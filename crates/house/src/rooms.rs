@@ -46,7 +46,9 @@ pub const ROOMS: &[Room] = &[
     // The store as the shell gives it.
     pg("store", &["stored"]),
     pg("state::intervals", &[]),
-    pg("pool", &["state::intervals"]),
+    // How a pool's objects are cut.
+    pg("backend::erasure::cut", &["stored"]),
+    pg("pool", &["state::intervals", "backend::erasure::cut"]),
     pg("client", &["pool"]),
     pg(
         "state",
@@ -105,6 +107,7 @@ pub const ROOMS: &[Room] = &[
             "api",
             "exec::gathered",
             "backend",
+            "backend::erasure::cut",
         ],
     ),
     pg(
@@ -171,6 +174,7 @@ pub const ROOMS: &[Room] = &[
             "exec",
             "api",
             "backend",
+            "backend::erasure",
             "backend::replicated",
             "front",
             "scrub",
