@@ -93,10 +93,18 @@ pub const ROOMS: &[Room] = &[
             "backend::replicated",
         ],
     ),
-    // What shards are made of; nothing leads a PG over it yet.
     pg(
         "backend::erasure",
-        &["stored", "store", "state", "state::intervals", "backend"],
+        &[
+            "broken",
+            "stored",
+            "store",
+            "state",
+            "state::intervals",
+            "api",
+            "exec::gathered",
+            "backend",
+        ],
     ),
     pg(
         "backend::replicated",
