@@ -12,7 +12,7 @@ use bytes::Bytes;
 use erasure::{Code, Layout};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use types::{HObject, ObjectId, Op, SPgId, Transaction};
+use types::{ObjectId, Op, SPgId, Transaction};
 
 /// The objects as they are before the transaction.
 pub(crate) trait Before {
@@ -103,11 +103,6 @@ pub(crate) fn on_shard(oid: &ObjectId, shard: usize) -> ObjectId {
         shard: shard as i8,
         object: oid.object.clone(),
     }
-}
-
-/// An object as it is named on a shard.
-pub(crate) fn object_on(object: &HObject, shard: usize) -> ObjectId {
-    on_shard(&ObjectId::replicated(object.clone()), shard)
 }
 
 struct Cutter<'a> {

@@ -114,7 +114,7 @@ impl Making {
             None => Ok(Next::Done),
             Some(Item::Remove(object)) => {
                 self.left.pop_front();
-                let oid = on_shard(&ObjectId::replicated(object), self.place);
+                let oid = object_on(&object, self.place);
                 Ok(Next::Send(vec![
                     Op::Touch { oid: oid.clone() },
                     Op::Remove { oid },
@@ -212,4 +212,9 @@ impl Making {
         (self.stripe, self.begun) = (0, false);
         Ok(Next::Send(ops))
     }
+}
+
+/// The object as one shard has it.
+pub(super) fn object_on(object: &HObject, place: usize) -> ObjectId {
+    on_shard(&ObjectId::replicated(object.clone()), place)
 }
