@@ -93,6 +93,7 @@ pub const ROOMS: &[Room] = &[
             "backend::replicated",
         ],
     ),
+    // Shards, and who leads a PG over them.
     pg(
         "backend::erasure",
         &[
