@@ -46,7 +46,8 @@ pub const ROOMS: &[Room] = &[
     // The store as the shell gives it.
     pg("store", &["stored"]),
     pg("state::intervals", &[]),
-    pg("pool", &["state::intervals"]),
+    pg("coding", &[]),
+    pg("pool", &["state::intervals", "coding"]),
     pg("client", &["pool"]),
     pg(
         "state",
@@ -97,6 +98,7 @@ pub const ROOMS: &[Room] = &[
     pg(
         "backend::erasure",
         &[
+            "coding",
             "broken",
             "stored",
             "store",
@@ -171,6 +173,7 @@ pub const ROOMS: &[Room] = &[
             "exec",
             "api",
             "backend",
+            "backend::erasure",
             "backend::replicated",
             "front",
             "scrub",
