@@ -46,9 +46,8 @@ pub const ROOMS: &[Room] = &[
     // The store as the shell gives it.
     pg("store", &["stored"]),
     pg("state::intervals", &[]),
-    // How a pool's objects are cut.
-    pg("backend::erasure::cut", &["stored"]),
-    pg("pool", &["state::intervals", "backend::erasure::cut"]),
+    pg("coding", &[]),
+    pg("pool", &["state::intervals", "coding"]),
     pg("client", &["pool"]),
     pg(
         "state",
@@ -99,6 +98,7 @@ pub const ROOMS: &[Room] = &[
     pg(
         "backend::erasure",
         &[
+            "coding",
             "broken",
             "stored",
             "store",
@@ -107,7 +107,6 @@ pub const ROOMS: &[Room] = &[
             "api",
             "exec::gathered",
             "backend",
-            "backend::erasure::cut",
         ],
     ),
     pg(

@@ -7,12 +7,14 @@
 //! Invariants: after the transaction each shard holds its units of the object as the PG means it, and nothing but zeros behind
 //! them. A shard whose units do not change writes no data.
 
+pub(crate) use crate::coding::Coding;
+
 use crate::stored::IoError;
 use bytes::Bytes;
-use erasure::{Code, Layout};
+use erasure::Layout;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use types::{ObjectId, Op, SPgId, Transaction};
+use types::{HObject, ObjectId, Op, SPgId, Transaction};
 
 /// The objects as they are before the transaction.
 pub(crate) trait Before {
@@ -20,23 +22,6 @@ pub(crate) trait Before {
     fn size(&mut self, oid: &ObjectId) -> Result<Option<u64>, IoError>;
     /// The bytes of a stripe, whole: zeros behind the object's end.
     fn stripe(&mut self, oid: &ObjectId, stripe: u64) -> Result<Vec<u8>, IoError>;
-}
-
-/// Code and layout of a pool.
-#[derive(Debug, Clone)]
-pub struct Coding {
-    pub(crate) code: Code,
-    pub(crate) layout: Layout,
-}
-
-impl Coding {
-    /// Reed-Solomon's code of `k` + `m`, with units of so many bytes.
-    pub fn new(k: usize, m: usize, unit: u64) -> Result<Self, erasure::Unfit> {
-        Ok(Self {
-            code: Code::reed_solomon(k, m)?,
-            layout: Layout::new(k, m, unit)?,
-        })
-    }
 }
 
 /// An object in the midst of a transaction, and behind it.
@@ -103,6 +88,11 @@ pub(crate) fn on_shard(oid: &ObjectId, shard: usize) -> ObjectId {
         shard: shard as i8,
         object: oid.object.clone(),
     }
+}
+
+/// An object as it is named on a shard.
+pub(crate) fn object_on(object: &HObject, shard: usize) -> ObjectId {
+    on_shard(&ObjectId::replicated(object.clone()), shard)
 }
 
 struct Cutter<'a> {

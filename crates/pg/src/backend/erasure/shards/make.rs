@@ -6,7 +6,7 @@
 //! Bound: one piece of [`PIECE_BYTES`] on its way.
 
 use crate::backend::digest::version_now;
-use crate::backend::erasure::cut::{Coding, on_shard};
+use crate::backend::erasure::cut::{Coding, object_on, on_shard};
 use crate::backend::erasure::reads::What;
 use crate::state::versions::Versions;
 use crate::store::{IoError, ObjectStore, Ticket};
@@ -212,9 +212,4 @@ impl Making {
         (self.stripe, self.begun) = (0, false);
         Ok(Next::Send(ops))
     }
-}
-
-/// The object as one shard has it.
-pub(super) fn object_on(object: &HObject, place: usize) -> ObjectId {
-    on_shard(&ObjectId::replicated(object.clone()), place)
 }
