@@ -46,7 +46,8 @@ pub const ROOMS: &[Room] = &[
     // The store as the shell gives it.
     pg("store", &["stored"]),
     pg("state::intervals", &[]),
-    pg("pool", &["state::intervals"]),
+    pg("coding", &[]),
+    pg("pool", &["state::intervals", "coding"]),
     pg("client", &["pool"]),
     pg(
         "state",
@@ -93,10 +94,20 @@ pub const ROOMS: &[Room] = &[
             "backend::replicated",
         ],
     ),
-    // What shards are made of; nothing leads a PG over it yet.
+    // Shards, and who leads a PG over them.
     pg(
         "backend::erasure",
-        &["stored", "store", "state", "state::intervals", "backend"],
+        &[
+            "coding",
+            "broken",
+            "stored",
+            "store",
+            "state",
+            "state::intervals",
+            "api",
+            "exec::gathered",
+            "backend",
+        ],
     ),
     pg(
         "backend::replicated",
@@ -162,6 +173,7 @@ pub const ROOMS: &[Room] = &[
             "exec",
             "api",
             "backend",
+            "backend::erasure",
             "backend::replicated",
             "front",
             "scrub",

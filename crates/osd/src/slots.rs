@@ -343,6 +343,16 @@ impl Osd {
         self.begin_merges();
     }
 
+    fn copied(&mut self, pg: SPgId, bytes: u64) {
+        self.recovery.copied(bytes);
+        self.meters.osd.push.inc();
+        self.meters.osd.push_out_bytes.add(bytes);
+        self.meters.osd.recovery_bytes.add(bytes);
+        if let Some(slot) = self.slots.get_mut(&pg) {
+            slot.recovered.1 += bytes as i64;
+        }
+    }
+
     fn carry_out(&mut self, pg: SPgId, primary: bool) {
         let mut out = std::mem::take(&mut self.out);
         for output in out.drain(..) {
@@ -379,15 +389,7 @@ impl Osd {
                 } => self.send_peer(pg, primary, (to, shard), interval, body),
                 Output::Propose(wish) => self.wish(pg, wish),
                 Output::AtRest { group, head } => self.came_to_rest(pg, group, head),
-                Output::Copied { bytes } => {
-                    self.recovery.copied(bytes);
-                    self.meters.osd.push.inc();
-                    self.meters.osd.push_out_bytes.add(bytes);
-                    self.meters.osd.recovery_bytes.add(bytes);
-                    if let Some(slot) = self.slots.get_mut(&pg) {
-                        slot.recovered.1 += bytes as i64;
-                    }
-                }
+                Output::Copied { bytes } => self.copied(pg, bytes),
                 Output::Scrubbed { bytes } => {
                     self.scrubs.scrubbed(bytes);
                     self.meters.osd.scrub_bytes.add(bytes);

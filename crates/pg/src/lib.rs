@@ -21,6 +21,7 @@ mod backend;
 mod backing;
 pub mod broken;
 mod client;
+mod coding;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 mod copy_reads;
@@ -47,13 +48,13 @@ pub use api::{
     ObjectCopy, Output, Permit, PgStats,
 };
 pub use api::{ScrubOrder, ScrubResult, Word};
-pub use backend::erasure::cut::Coding;
 pub use backend::erasure::undo::first_aside;
 pub use backend::findings::{Inconsistent, shard_error};
 pub use backend::group::{Group, Proposal};
 pub use backend::pull_turns::PullTurns;
 pub use backend::replicated::first_scratch;
 pub use backend::reports::{CopyNeed, Kin, MemberState};
+pub use coding::Coding;
 pub use copy_reads::{ForCopy, refuse as refuse_read};
 pub use exec::cost::WRITTEN_MAX;
 pub use exec::finish::RETURN_MAX;

@@ -1,6 +1,6 @@
 //! What a PG knows of the cluster: its pool as of an epoch, removed snapshots, blocked clients.
 
-use crate::backend::erasure::cut::Coding;
+use crate::coding::Coding;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -275,6 +275,14 @@ fn encode_body(body: &PeerBody, w: &mut Writer, data: &mut Parts) {
             w.u8(9);
             w.u32(*known);
         }
+        PeerBody::Scrub(body) => peer_scrub::encode(body, w, data),
+        _ => encode_more(body, w, data),
+    }
+}
+
+/// What is said of grants, and of units.
+fn encode_more(body: &PeerBody, w: &mut Writer, parts: &mut Parts) {
+    match body {
         PeerBody::Ask { token } => {
             w.u8(10);
             w.u64(*token);
@@ -293,15 +301,6 @@ fn encode_body(body: &PeerBody, w: &mut Writer, data: &mut Parts) {
             w.u8(12);
             w.put(to);
         }
-        PeerBody::Scrub(body) => peer_scrub::encode(body, w, data),
-        PeerBody::ReadUnits { .. } | PeerBody::Units { .. } | PeerBody::Learn { .. } => {
-            encode_units(body, w, data)
-        }
-    }
-}
-
-fn encode_units(body: &PeerBody, w: &mut Writer, parts: &mut Parts) {
-    match body {
         PeerBody::Learn { to } => {
             w.u8(15);
             w.put(to);

@@ -7,12 +7,14 @@
 //! Invariants: after the transaction each shard holds its units of the object as the PG means it, and nothing but zeros behind
 //! them. A shard whose units do not change writes no data.
 
+pub(crate) use crate::coding::Coding;
+
 use crate::stored::IoError;
 use bytes::Bytes;
-use erasure::{Code, Layout};
+use erasure::Layout;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use types::{ObjectId, Op, SPgId, Transaction};
+use types::{HObject, ObjectId, Op, SPgId, Transaction};
 
 /// The objects as they are before the transaction.
 pub(crate) trait Before {
@@ -22,40 +24,41 @@ pub(crate) trait Before {
     fn stripe(&mut self, oid: &ObjectId, stripe: u64) -> Result<Vec<u8>, IoError>;
 }
 
-/// Code and layout of a pool.
-#[derive(Debug, Clone)]
-pub struct Coding {
-    pub(crate) code: Code,
-    pub(crate) layout: Layout,
-}
-
-impl Coding {
-    /// Reed-Solomon's code of `k` + `m`, with units of so many bytes.
-    pub fn new(k: usize, m: usize, unit: u64) -> Result<Self, erasure::Unfit> {
-        Ok(Self {
-            code: Code::reed_solomon(k, m)?,
-            layout: Layout::new(k, m, unit)?,
-        })
-    }
-}
-
-/// An object in the midst of a transaction.
+/// An object in the midst of a transaction, and behind it.
 #[derive(Debug, Clone, Default)]
-struct Now {
+pub(crate) struct Written {
     /// None: there is no such object.
-    size: Option<u64>,
+    pub size: Option<u64>,
     /// What was there before it, and how much of that still shows; behind that it is zeros.
-    base: Option<(ObjectId, u64)>,
+    pub base: Option<(ObjectId, u64)>,
     /// Stripes that differ; None: zeros.
-    changed: BTreeMap<u64, Option<Vec<u8>>>,
+    pub changed: BTreeMap<u64, Option<Vec<u8>>>,
+}
+
+/// A transaction that was cut.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    /// One for each shard, in their order.
+    pub shards: Vec<Transaction>,
+    /// The objects whose data it changes.
+    pub written: BTreeMap<ObjectId, Written>,
 }
 
 /// One transaction for each shard, in their order.
+#[cfg(test)]
 pub(crate) fn cut(
     txn: &Transaction,
     coding: &Coding,
     before: &mut dyn Before,
 ) -> Result<Vec<Transaction>, IoError> {
+    cut_all(txn, coding, before).map(|cut| cut.shards)
+}
+
+pub(crate) fn cut_all(
+    txn: &Transaction,
+    coding: &Coding,
+    before: &mut dyn Before,
+) -> Result<Shares, IoError> {
     let shard = |n: usize| Transaction::new(of_shard(txn.collection, n));
     let mut cutter = Cutter {
         coding,
@@ -66,7 +69,10 @@ pub(crate) fn cut(
     for op in &txn.ops {
         cutter.step(op)?;
     }
-    Ok(cutter.out)
+    Ok(Shares {
+        shards: cutter.out,
+        written: cutter.now,
+    })
 }
 
 fn of_shard(id: SPgId, shard: usize) -> SPgId {
@@ -84,10 +90,15 @@ pub(crate) fn on_shard(oid: &ObjectId, shard: usize) -> ObjectId {
     }
 }
 
+/// An object as it is named on a shard.
+pub(crate) fn object_on(object: &HObject, shard: usize) -> ObjectId {
+    on_shard(&ObjectId::replicated(object.clone()), shard)
+}
+
 struct Cutter<'a> {
     coding: &'a Coding,
     before: &'a mut dyn Before,
-    now: BTreeMap<ObjectId, Now>,
+    now: BTreeMap<ObjectId, Written>,
     out: Vec<Transaction>,
 }
 
@@ -100,7 +111,7 @@ impl Cutter<'_> {
             Op::Write { oid, offset, data } => return self.write(oid, *offset, data),
             Op::Zero { oid, offset, len } => return self.zero(oid, *offset, *len),
             Op::Truncate { oid, size } => return self.truncate(oid, *size),
-            Op::Remove { oid } => *self.now(oid)? = Now::default(),
+            Op::Remove { oid } => *self.now(oid)? = Written::default(),
             Op::Clone { src, dst } => {
                 let now = self.now(src)?.clone();
                 self.now.insert(dst.clone(), now);
@@ -144,10 +155,10 @@ impl Cutter<'_> {
         Ok(())
     }
 
-    fn now(&mut self, oid: &ObjectId) -> Result<&mut Now, IoError> {
+    fn now(&mut self, oid: &ObjectId) -> Result<&mut Written, IoError> {
         if !self.now.contains_key(oid) {
             let size = self.before.size(oid)?;
-            let now = Now {
+            let now = Written {
                 size,
                 base: size.map(|size| (oid.clone(), size)),
                 changed: BTreeMap::new(),

@@ -10,6 +10,7 @@ pub(crate) mod collect;
 pub(crate) mod cut;
 pub(crate) mod fill;
 pub(crate) mod judge;
+mod kept;
 pub(crate) mod old;
 pub(crate) mod reads;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a stripe counts only of the version that the object has now. What has not come is noted, and nothing is cut before it has.
 
-use super::cut::{Before, Coding, cut};
+use super::cut::{Before, Coding, Written, cut_all};
 use super::reads::{Held, Reads, too_few};
 use crate::backend::Lack;
 use crate::backend::digest::version_now;
@@ -14,11 +14,15 @@ use types::{EVersion, ObjectId, Transaction};
 /// What came of cutting a transaction.
 #[derive(Debug)]
 pub(crate) enum Cut {
-    /// One for each shard, in their order.
-    Done(Vec<Transaction>),
+    /// One for each shard, in their order, and what is to be kept of it.
+    Done(Vec<Transaction>, Changes),
     /// This has to be here first.
     Lacks(Vec<Lack>),
 }
+
+/// What a transaction makes of objects, each with the version that it had before.
+#[derive(Debug)]
+pub(crate) struct Changes(pub(super) Vec<(ObjectId, EVersion, Written)>);
 
 struct Old<'a> {
     reads: &'a Reads,
@@ -77,9 +81,13 @@ pub(crate) fn cut_here(
         known: BTreeMap::new(),
         lacks: BTreeMap::new(),
     };
-    let done = cut(txn, coding, &mut old)?;
+    let done = cut_all(txn, coding, &mut old)?;
     if old.lacks.is_empty() {
-        return Ok(Cut::Done(done));
+        let known = old.known;
+        let before = |oid: &ObjectId| known.get(oid).map_or(EVersion::default(), |(v, _)| *v);
+        let written = done.written.into_iter();
+        let changes = written.map(|(oid, w)| (oid.clone(), before(&oid), w));
+        return Ok(Cut::Done(done.shards, Changes(changes.collect())));
     }
     let lacks = old.lacks.iter().flat_map(|(oid, ranges)| {
         ranges.intervals().iter().map(|(from, to)| Lack {

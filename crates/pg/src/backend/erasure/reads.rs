@@ -18,6 +18,8 @@
 
 use super::collect::Collect;
 use super::cut::{Coding, on_shard};
+use super::kept::Kept;
+use super::old::Changes;
 use crate::backend::OWN_TICKET;
 use crate::backend::digest::version_now;
 use crate::exec::gathered::{Form, Gathered, Read, Value};
@@ -107,6 +109,7 @@ pub(crate) struct Reads {
     asks: Vec<Ask>,
     ended: Vec<Ticket>,
     bad: Vec<(HObject, usize)>,
+    kept: Kept,
 }
 
 impl Reads {
@@ -124,6 +127,7 @@ impl Reads {
             asks: Vec::new(),
             ended: Vec::new(),
             bad: Vec::new(),
+            kept: Kept::default(),
         }
     }
 
@@ -177,6 +181,7 @@ impl Reads {
     pub fn interval_changed(&mut self) {
         self.asks.clear();
         self.waiting.clear();
+        self.kept.clear();
         for (ticket, one) in &mut self.all {
             one.open.clear();
             if matches!(one.state, State::Waiting(_) | State::Going(_)) {
@@ -336,6 +341,10 @@ impl Reads {
         }
         let layout = self.coding.layout;
         let stripes = layout.stripes(offset, len);
+        if let Some(kept) = self.kept.get(oid, version, &stripes) {
+            let skip = (offset - layout.extent(&stripes).0) as usize;
+            return Held::Here(Bytes::from(kept).slice(skip..skip + len as usize));
+        }
         let mut failed = false;
         for one in self.all.values() {
             let w = &one.what;
@@ -408,7 +417,24 @@ impl Reads {
         let size = store.stat(oid).ok().flatten()?.size;
         let end = offset.saturating_add(len).min(size);
         let version = version_now(oid, store);
-        self.begin(oid, version, offset.min(end), end.saturating_sub(offset), store)
+        let (offset, len) = (offset.min(end), end.saturating_sub(offset));
+        if self
+            .kept
+            .get(oid, version, &self.coding.layout.stripes(offset, len))
+            .is_some()
+        {
+            return None;
+        }
+        self.begin(oid, version, offset, len, store)
+    }
+
+    /// A transaction was submitted here, and goes to all that count: what it has written need not be collected.
+    pub fn keep(&mut self, changes: Changes, store: &mut dyn ObjectStore) {
+        let stripe = self.coding.layout.stripe();
+        for (oid, before, written) in changes.0 {
+            let version = version_now(&oid, store);
+            self.kept.keep(&oid, (before, version), &written, stripe);
+        }
     }
 
     // --- going on

@@ -517,13 +517,24 @@ fn a_write_is_cut_out_of_what_has_come() {
     };
     let tickets: Vec<Ticket> = lacks.iter().map(|l| begin(&mut w, l).unwrap()).collect();
     w.answer_all();
-    let Cut::Done(shards) = cut(&mut w) else {
+    let Cut::Done(shards, changes) = cut(&mut w) else {
         panic!("all is here")
     };
     for (store, txn) in w.stores.iter_mut().zip(&shards) {
         store.submit(txn).unwrap();
     }
     data[20..70].fill(9);
+    let before = w.value("a", v(6), 16, 16);
+    assert_eq!(before, Held::Lacks);
+    w.call(|r, store| r.keep(changes, store));
+    // What was written is here, and need not be asked for.
+    assert_eq!(
+        w.value("a", v(6), 64, 16),
+        Held::Here(data[64..80].to_vec().into())
+    );
+    assert_eq!(w.call(|r, store| r.prefetch(&oid, 65, 3, store)), None);
+    w.call(|r, _| r.interval_changed());
+    w.ended.clear();
     assert!(matches!(cut(&mut w), Cut::Lacks(_)), "of the version before");
     w.release_all(tickets);
     for without in 0..3 {

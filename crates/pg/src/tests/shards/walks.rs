@@ -169,13 +169,18 @@ fn walk(n: usize, k: usize, m: usize, seed: u64, steps: &[Step]) {
             client.send_open(&mut c);
         }
     }
-    (0..n as OsdId).for_each(|o| c.start(o));
+    end(&mut c, &mut client);
+}
+
+/// All are there again: what was answered is there, and what was not is answered.
+fn end(c: &mut Cluster, client: &mut Client1) {
+    (0..c.nodes.len() as OsdId).for_each(|o| c.start(o));
     c.mend();
     c.settle();
     for _ in 0..20 {
-        client.send_open(&mut c);
+        client.send_open(c);
         c.run(in_turn(), 100);
-        client.hear(&c);
+        client.hear(c);
     }
     assert!(client.open.is_empty(), "{:?} is not answered", client.open);
     c.settle();

@@ -76,7 +76,11 @@ impl Backend for Shards {
         lent: &mut Lent<'_>,
     ) -> Result<Seq, Errno> {
         match cut_here(&txn, &self.coding, &self.reads, lent.store) {
-            Ok(Cut::Done(cut)) => self.submit_cut(cut, head, lent),
+            Ok(Cut::Done(cut, changes)) => {
+                let seq = self.submit_cut(cut, head, lent)?;
+                self.reads.keep(changes, lent.store);
+                Ok(seq)
+            }
             Ok(Cut::Lacks(lacks)) => {
                 self.lacking = lacks;
                 Err(Errno::EAGAIN)

@@ -13,7 +13,6 @@ use super::learning::{Copy, Copying, Learning};
 use super::make::{Making, Next};
 use super::member::{Member, Phase};
 use crate::api::Output;
-use crate::backend::erasure::cut::on_shard;
 use crate::backend::reports::CopyNeed;
 use crate::backend::steps::clear_log;
 use crate::backend::{Lent, TurnId};
@@ -512,9 +511,4 @@ fn log_steps(since: Option<EVersion>, ctx: &mut Lent<'_>) -> Result<Vec<Op>, IoE
         meta: meta.to_bytes(),
     });
     Ok(ops)
-}
-
-/// The object as one shard has it.
-pub(super) fn object_on(object: &HObject, place: usize) -> ObjectId {
-    on_shard(&ObjectId::replicated(object.clone()), place)
 }

@@ -6,7 +6,7 @@
 //! Bound: one piece of [`PIECE_BYTES`] on its way.
 
 use crate::backend::digest::version_now;
-use crate::backend::erasure::cut::{Coding, on_shard};
+use crate::backend::erasure::cut::{Coding, object_on, on_shard};
 use crate::backend::erasure::reads::What;
 use crate::state::versions::Versions;
 use crate::store::{IoError, ObjectStore, Ticket};
@@ -114,7 +114,7 @@ impl Making {
             None => Ok(Next::Done),
             Some(Item::Remove(object)) => {
                 self.left.pop_front();
-                let oid = on_shard(&ObjectId::replicated(object), self.place);
+                let oid = object_on(&object, self.place);
                 Ok(Next::Send(vec![
                     Op::Touch { oid: oid.clone() },
                     Op::Remove { oid },

@@ -11,8 +11,8 @@
 //! Not here: whole objects ([`super::whole`]).
 
 use super::Shards;
-use super::learn::object_on;
 use crate::backend::digest::version_now;
+use crate::backend::erasure::cut::object_on;
 use crate::backend::erasure::reads::What;
 use crate::backend::pull_turns::{AGAIN, PullTurn};
 use crate::backend::{Anew, Lent, TurnId};

@@ -6,10 +6,10 @@
 //! Invariant: what is written is of the version that the object has when it is written: a write of the PG's own in between ends it.
 
 use super::Shards;
-use super::learn::object_on;
 use super::repair::{Extent, Item};
 use crate::backend::Lent;
 use crate::backend::digest::version_now;
+use crate::backend::erasure::cut::object_on;
 use crate::backend::erasure::fill::fill;
 use crate::backend::erasure::reads::What;
 use messages::osd::peer::PeerBody;
