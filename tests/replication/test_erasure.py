@@ -3,6 +3,7 @@
 One machine with four OSDs, so that OSDs are the failure domain. What killed hosts do to such pools is in
 `cluster/test_erasure_hosts.py`.
 """
+import mmap
 import random
 
 import pytest
@@ -196,3 +197,108 @@ def test_killed_under_writes_nothing_is_lost(own, tmp_path):
     proc.wait(60)
     wait_until(lambda: skep.whole(pool), 90, every=0.5, what='a whole pool')
     assert check_notes(skep, pool, notes) > 0
+
+
+LOG_END = (64 << 10) + (64 << 20)                       # of a store made with the default options
+
+
+def flip(skep, osd, content):
+    """One bit in the middle of where `content` lies in the data file of an OSD, behind its log."""
+    with open(skep.data / ('osd.%d' % osd) / 'block', 'r+b') as f, mmap.mmap(f.fileno(), 0) as data:
+        at = data.find(content, LOG_END)
+        assert at >= 0, 'the content is in the data file of osd.%d' % osd
+        data[at + len(content) // 2] ^= 4
+
+
+def shards_of(skep, pool):
+    """OSDs that have a shard of any group of the pool."""
+    of_pool = '%d.' % skep.pool_number(pool)
+    return {osd for pg in skep.pgs() if pg['pgid'].startswith(of_pool) for osd in pg['acting']}
+
+
+def test_an_osd_that_is_taken_out_gives_its_shards_away(own, tmp_path):
+    skep = own(osds=4).start()
+    pool = make_coded(skep, 2, 1)
+    proc, notes = start_writer(skep, pool, tmp_path)
+    wait_until(lambda: notes.stat().st_size > 2000, 60, every=0.2, what='the first writes')
+    skep.ceph('osd', 'out', '1')
+    wait_until(lambda: skep.whole(pool) and 1 not in shards_of(skep, pool), 120, every=0.5, what='all shards elsewhere')
+    assert check_notes(skep, pool, notes) > 0
+
+    def kept():
+        nodes = skep.ask('osd', 'df', to='mgr')['nodes']
+        return next(n['pgs'] for n in nodes if n['id'] == 1)
+    wait_until(lambda: kept() == 0, 60, every=0.5, what='nothing on osd.1')
+    skep.ceph('osd', 'in', '1')
+    wait_until(lambda: skep.whole(pool) and 1 in shards_of(skep, pool), 120, every=0.5, what='shards on osd.1 again')
+    proc.kill()
+    proc.wait(60)
+    check_notes(skep, pool, notes)
+
+
+def test_below_the_data_shards_it_waits_for_their_return(own, tmp_path):
+    skep = own(osds=3).start()
+    pool = make_coded(skep, 2, 1)
+    file = tmp_path / 'data'
+    file.write_bytes(DATA)
+    skep.rados(pool, 'put', 'o', file)
+    skep.ceph('osd', 'set', 'noup')
+    skep.ceph('osd', 'down', '0', '1')
+    of_pool = '%d.' % skep.pool_number(pool)
+
+    def states():
+        return {pg['state'] for pg in skep.pgs() if pg['pgid'].startswith(of_pool)}
+    wait_until(lambda: all('down' in state.split('+') for state in states()), 60, every=0.5, what='groups that are down')
+    assert 'PG_AVAILABILITY' in skep.ceph_json('health')['checks']
+    skep.ceph('osd', 'unset', 'noup')
+    wait_until(lambda: skep.whole(pool), 60, every=0.5, what='a whole pool')
+    skep.rados(pool, 'get', 'o', file)
+    assert file.read_bytes() == DATA
+
+
+def test_a_damaged_shard_is_read_around(own, tmp_path):
+    skep = own(osds=3).start()
+    pool = make_coded(skep, 2, 1, pg_num=1)
+    file = tmp_path / 'data'
+    file.write_bytes(DATA)
+    skep.rados(pool, 'put', 'big', file)
+    osd = skep.ceph_json('osd', 'map', pool, 'big')['acting'][1]
+    skep.stop()
+    flip(skep, osd, DATA[4096:8192])
+    skep.start()
+    wait_until(lambda: skep.whole(pool), 60, every=0.5, what='a whole pool')
+    skep.rados(pool, 'get', 'big', file)
+    assert file.read_bytes() == DATA
+
+
+def test_a_damaged_shard_is_found_and_mended(own, tmp_path):
+    skep = own(osds=3).start()
+    pool = make_coded(skep, 2, 1, pg_num=1)
+    file = tmp_path / 'data'
+    file.write_bytes(DATA)
+    skep.rados(pool, 'put', 'big', file)
+    where = skep.ceph_json('osd', 'map', pool, 'big')
+    pgid, osd = where['pgid'], where['acting'][1]
+    skep.stop()
+    # The second data shard has the second unit of each stripe.
+    flip(skep, osd, DATA[4096:8192])
+    skep.start()
+    wait_until(lambda: skep.whole(pool), 60, every=0.5, what='a whole pool')
+
+    def looked_at(since):
+        """Once a deep scrub has ended since then: what it found, and left."""
+        stats = next(pg for pg in skep.ask('pg', 'dump', to='mgr')['pg_map']['pg_stats'] if pg['pgid'] == pgid)
+        return stats['last_deep_scrub_stamp'] > since and 'scrubbing' not in stats['state'] and stats
+
+    stats = wait_until(lambda: looked_at(''), 60, every=0.5, what='the group in a report')
+    errors = []
+    for order in 'deep-scrub', 'repair', 'deep-scrub':
+        before = stats['last_deep_scrub_stamp']
+        skep.ceph('pg', order, pgid)
+        stats = wait_until(lambda: looked_at(before), 60, every=0.5, what='the end of a ' + order)
+        errors.append(stats['stat_sum']['num_scrub_errors'])
+        if order == 'repair':
+            assert stats['stat_sum']['num_objects_repaired'] > 0, stats
+    assert errors == [1, 0, 0] and skep.whole(pool), (errors, stats)
+    skep.rados(pool, 'get', 'big', file)
+    assert file.read_bytes() == DATA

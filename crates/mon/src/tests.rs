@@ -946,7 +946,7 @@ fn pools_are_made_and_set_with_cephs_words() {
             ..pool("a")
         },
         -95,
-        "erasure-coded pools are not built",
+        "no OSD of this cluster serves erasure-coded pools",
     );
 
     let check = |var: &str, val: &str, sure: bool, code: i32, text: &str| {

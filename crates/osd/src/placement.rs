@@ -17,7 +17,14 @@ pub const SERVES_SHARDS: bool = true;
 const HEARTBEAT_PEERS_MAX: usize = 64;
 
 /// Where CRUSH wants each PG, with holes where it found nobody for a shard.
-type UpSets = BTreeMap<PgId, Vec<OsdId>>;
+type UpSets = BTreeMap<PgId, Up>;
+
+#[derive(Debug)]
+struct Up {
+    set: Vec<OsdId>,
+    /// Who of it leads, by the operator's affinities.
+    primary: OsdId,
+}
 type Pools = HashMap<PoolId, Arc<PoolView>>;
 
 /// A snapshot of the cluster, prepared for one OSD; made anew for each epoch.
@@ -133,7 +140,7 @@ impl Placement {
 
     /// Where CRUSH wants a PG, as the map says it.
     pub fn up(&self, pg: PgId) -> &[OsdId] {
-        self.up.get(&pg).map_or(&[], Vec::as_slice)
+        self.up.get(&pg).map_or(&[], |up| &up.set)
     }
 
     /// The configuration of a PG in which this OSD has a part.
@@ -152,8 +159,8 @@ impl Placement {
         };
         let size = usize::from(pool.size);
         let in_place = match pool.is_erasure() {
-            false => config.in_sync == *up,
-            true => config.acting == places::target(&config.acting, &places::listed(up), size),
+            false => config.in_sync == up.set,
+            true => config.acting == places::target(&config.acting, &places::listed(&up.set), size),
         };
         !self.groups.contains_key(&slot)
             && config.in_sync.len() >= size
@@ -253,7 +260,14 @@ impl ClusterView for Placement {
 }
 
 fn up_sets(map: &OsdMap) -> UpSets {
-    map.pgs().map(|pg| (pg, map.pg_to_up_acting(pg).up)).collect()
+    let up = |pg| {
+        let sets = map.pg_to_up_acting(pg);
+        Up {
+            set: sets.up,
+            primary: sets.up_primary,
+        }
+    };
+    map.pgs().map(|pg| (pg, up(pg))).collect()
 }
 
 /// True if CRUSH surely wants every PG where it wanted it before.
@@ -305,7 +319,7 @@ fn holders(config: &PgConfig, wanted: &[Option<OsdId>]) -> (Vec<Option<OsdId>>, 
 fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<SPgId, Group> {
     let mut groups = BTreeMap::new();
     for (pg, config) in state.pgs.iter() {
-        let (Some(up), Some(pool)) = (up.get(&pg), state.osdmap.pool(pg.pool)) else {
+        let (Some(Up { set: up, primary }), Some(pool)) = (up.get(&pg), state.osdmap.pool(pg.pool)) else {
             continue;
         };
         // Most groups of a large cluster are elsewhere.
@@ -318,7 +332,14 @@ fn groups(osd: OsdId, state: &ClusterState, up: &UpSets) -> BTreeMap<SPgId, Grou
         // Of shards those who are to have one in the end, in the shards' order: CRUSH may list them elsewhere, or nobody.
         let to_be = match &wanted {
             None => up.clone(),
-            Some(wanted) => wanted.iter().copied().flatten().collect(),
+            Some(wanted) => {
+                let mut all: Vec<OsdId> = wanted.iter().copied().flatten().collect();
+                // An affinity says who leads; the first that is listed does so by itself, and CRUSH's order is not the shards'.
+                if places::listed(up).into_iter().flatten().next() != Some(*primary) {
+                    all.sort_by_key(|o| o != primary);
+                }
+                all
+            }
         };
         let (acting, learners) = match &wanted {
             None => (Vec::new(), Vec::new()),

@@ -25,7 +25,10 @@ pub fn may_be(state: &ClusterState) -> Result<()> {
     let all = state.osdmap.num_osds();
     if without.len() == all {
         // Nobody does, or nobody is there to say so.
-        return refuse(Errno::EOPNOTSUPP, "erasure-coded pools are not built in skep yet");
+        return refuse(
+            Errno::EOPNOTSUPP,
+            "no OSD of this cluster serves erasure-coded pools: start OSDs of this release first",
+        );
     }
     match without.first() {
         None => Ok(()),

@@ -52,7 +52,10 @@ fn pg_of(c: &Cluster) -> PgId {
 
 #[test]
 fn without_osds_that_serve_them_there_are_none() {
-    let no = (-95, "erasure-coded pools are not built in skep yet".to_string());
+    let no = (
+        -95,
+        "no OSD of this cluster serves erasure-coded pools: start OSDs of this release first".to_string(),
+    );
     assert_eq!(create(&mut Cluster::with_osds(0), "e", ""), no);
     let mut c = Cluster::with_osds(4);
     assert_eq!(create(&mut c, "e", ""), no);
