@@ -401,7 +401,11 @@ impl Osd {
                 Output::Exported { token, result } => self.exported(token, result),
             }
         }
-        // Kept for the next step, unless this one was unusually long.
+        self.keep_room(out);
+    }
+
+    /// Kept for the next step, unless this one was unusually long.
+    fn keep_room(&mut self, out: Vec<Output>) {
         if self.out.is_empty() && out.capacity() <= OUT_KEPT {
             self.out = out;
         }

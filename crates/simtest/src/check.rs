@@ -11,10 +11,10 @@
 
 use crate::cluster::{Cluster, OsdNode};
 use crate::coded;
+use crate::copies::{Copy, Part, difference};
 use crate::linear::{self, Entry, Verdict};
 use crate::places::POOL;
 use crate::workload::History;
-use bytes::Bytes;
 use cluster::{ClusterState, ClusterStats};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -26,7 +26,7 @@ use types::PgPool;
 use types::osdmap::WEIGHT_IN;
 use types::pgstats::pg_state;
 use types::places;
-use types::{EVersion, HObject, ObjectId, OsdId, PgId, SPgId};
+use types::{HObject, ObjectId, OsdId, PgId, SPgId};
 
 /// Objects asked for at a time.
 const LIST: usize = 256;
@@ -166,23 +166,6 @@ fn listing(entries: &[Entry]) -> String {
     out
 }
 
-/// The data of a shard's object.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Part {
-    /// Of the whole object.
-    pub size: u64,
-    pub data: Bytes,
-}
-
-/// One copy or shard of a PG: its objects, in words that are compared, and its log.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Copy {
-    objects: BTreeMap<String, String>,
-    /// Of shards, which do not have the same data.
-    pub parts: BTreeMap<String, Part>,
-    log: BTreeMap<EVersion, Vec<u8>>,
-}
-
 /// Compares all copies but those of PGs that are lost. The OSDs have to be stopped.
 pub fn copies_equal(cluster: &Rc<Cluster>, lost: &BTreeSet<PgId>) -> Vec<String> {
     let mut wrongs = Vec::new();
@@ -242,28 +225,6 @@ fn members(state: &ClusterState, pg: PgId, coded: bool) -> Vec<(OsdId, SPgId)> {
             .collect(),
         true => config.acting.iter().enumerate().filter_map(shard).collect(),
     }
-}
-
-pub fn difference(a: &Copy, b: &Copy) -> Option<String> {
-    for oid in a.objects.keys().chain(b.objects.keys()) {
-        let (x, y) = (a.objects.get(oid), b.objects.get(oid));
-        if x != y {
-            return Some(format!("{oid}:\n      {x:?}\n      {y:?}"));
-        }
-    }
-    if a.log.keys().next_back() != b.log.keys().next_back() {
-        let ends = (a.log.keys().next_back(), b.log.keys().next_back());
-        return Some(format!("logs end at {ends:?}"));
-    }
-    // Each may have trimmed more than the other.
-    let from = a.log.keys().next().max(b.log.keys().next())?;
-    let (x, y) = (a.log.range(from..), b.log.range(from..));
-    (!x.clone().eq(y.clone())).then(|| {
-        let versions = |l: std::collections::btree_map::Range<'_, EVersion, Vec<u8>>| {
-            l.map(|e| *e.0).collect::<Vec<_>>()
-        };
-        format!("logs hold {:?} and {:?}", versions(x), versions(y))
-    })
 }
 
 fn read_disk(cluster: &Cluster, node: &OsdNode) -> Result<BTreeMap<SPgId, Copy>, String> {

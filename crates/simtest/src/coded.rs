@@ -1,6 +1,6 @@
 //! A pool of shards in place of one of copies: what it is made of, and whether the shards of a placement group fit together.
 
-use crate::check::{Copy, Part};
+use crate::copies::{self, Copy, Part};
 use erasure::{Code, Layout};
 use std::collections::BTreeMap;
 use types::pool::{POOL_TYPE_ERASURE, PgPool, pool_flag};
@@ -47,7 +47,7 @@ impl Coded {
 pub fn difference(coded: Coded, shards: &[(OsdId, &Copy)]) -> Option<String> {
     let (first, rest) = shards.split_first()?;
     for (osd, shard) in rest {
-        if let Some(why) = crate::check::difference(first.1, shard) {
+        if let Some(why) = copies::difference(first.1, shard) {
             return Some(format!("osd.{} and osd.{osd} differ: {why}", first.0));
         }
     }

@@ -17,6 +17,7 @@ pub mod client;
 pub mod cluster;
 pub mod coded;
 pub mod contract;
+pub mod copies;
 pub mod cost;
 pub mod disk;
 pub mod etcd;
