@@ -10,6 +10,7 @@ import pytest
 
 from skeptest.api import connect, in_child
 from skeptest.cluster import unique
+from skeptest.coded import make_coded, one_osd_less
 from skeptest.images import MIB
 from skeptest.run import wait_until
 from skeptest.writer import check_notes, start_writer
@@ -17,17 +18,6 @@ from skeptest.writer import check_notes, start_writer
 pytestmark = pytest.mark.own
 
 DATA = random.Random(5).randbytes(3 * MIB + 4321)
-
-
-def make_coded(skep, k, m, overwrites=True, app='rados', pg_num=8):
-    profile, pool = unique('profile'), unique('coded')
-    skep.ceph('osd', 'erasure-code-profile', 'set', profile, 'k=%d' % k, 'm=%d' % m, 'crush-failure-domain=osd')
-    skep.ceph('osd', 'pool', 'create', pool, pg_num, pg_num, 'erasure', profile)
-    if overwrites:
-        skep.ceph('osd', 'pool', 'set', pool, 'allow_ec_overwrites', 'true')
-    skep.ceph('osd', 'pool', 'application', 'enable', pool, app)
-    wait_until(lambda: skep.whole(pool), 60, every=0.5, what='a whole pool of %d + %d' % (k, m))
-    return pool
 
 
 @pytest.fixture(scope='module')
@@ -168,13 +158,10 @@ def test_with_one_osd_less_and_back_again(own, tmp_path, k, m):
     proc, notes = start_writer(skep, pool, tmp_path)
     wait_until(lambda: notes.stat().st_size > 2000, 60, every=0.2, what='the first writes')
     for osd in range(2):
-        skep.ceph('osd', 'set', 'noup')
-        skep.ceph('osd', 'down', osd)
-        seen = notes.stat().st_size
-        wait_until(lambda: notes.stat().st_size > seen + 1000, 60, every=0.2, what='writes without osd.%d' % osd)
-        assert check_notes(skep, pool, notes) > 0
-        skep.ceph('osd', 'unset', 'noup')
-        wait_until(lambda: skep.whole(pool), 90, every=0.5, what='a whole pool with osd.%d again' % osd)
+        with one_osd_less(skep, osd):
+            seen = notes.stat().st_size
+            wait_until(lambda: notes.stat().st_size > seen + 1000, 60, every=0.2, what='writes without osd.%d' % osd)
+            assert check_notes(skep, pool, notes) > 0
     proc.kill()
     proc.wait(60)
     check_notes(skep, pool, notes)

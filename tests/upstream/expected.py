@@ -54,6 +54,8 @@ FAILS = ()
 # Passes or not by chance, on a real Ceph as well.
 FLAKY = (
     ('ceph_test_rados_striper_api_aio', '*', "the client's libradosstriper gives back memory that a thread still waits on"),
+    ('ceph_test_cls_queue', 'TestClsQueue.QueueFullDequeue',
+     'the test stops taking out as soon as the last 50 are put in, also where it has not looked since'),
 )
 
 # On a real 16.2.
