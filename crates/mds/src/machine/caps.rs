@@ -14,6 +14,9 @@ use crate::row::{Inode, Key, Row};
 use messages::fs::{CapBody, CapItem, CapStat, InodeStat, MClientCaps, Release, cap, cap_op};
 use messages::mon::Body;
 
+/// What stands for the names of a directory, and for changing them.
+pub(crate) const NAMES: u32 = cap::FS | cap::FX | cap::FC | cap::FR;
+
 impl Machine {
     fn inode_caps(&mut self, ino: u64) -> &mut InodeCaps {
         self.caps.entry(ino).or_default()
@@ -27,6 +30,7 @@ impl Machine {
         }
         let (ino, client, caching) = (inode.ino, r.client, self.options.caching);
         let unknown = self.unknown(ino) | self.kept_for_quota(inode);
+        let ops = self.ops_of(client, inode);
         // What it kept even from its own client is changed by now.
         let changed = self.early.own.is_some();
         let Self {
@@ -55,16 +59,20 @@ impl Machine {
         let mut frozen = ic.frozen_for(client);
         if changed {
             // But for a directory that has to be trusted anew.
-            let stays = if inode.is_dir() { cap::FS | cap::FX } else { 0 };
+            let stays = if inode.is_dir() { NAMES } else { 0 };
             frozen = ic.frozen_by_others(client, r.id) | frozen & stays;
         }
-        let mut allowed = ic.allowed(client, inode, caching) & !frozen & !unknown & !ic.forbidden(client);
+        let mut allowed = (ic.allowed(client, inode, caching) | ops) & !frozen & !unknown;
+        allowed &= !ic.forbidden(client, inode);
         let Some(cap) = ic.holders.get_mut(&client) else {
             return CapStat::default();
         };
         // Looks in a row are no reason to give it to one alone.
         if inode.is_dir() && spares && (!r.changes() || allowed & cap::FX == 0) {
-            allowed &= !(cap::FS | cap::FX) | cap.pending;
+            allowed &= !NAMES | cap.pending;
+        }
+        if inode.is_dir() && allowed & cap::FX == 0 {
+            allowed &= !(cap::FC | cap::FR);
         }
         cap.pending |= allowed & cap.liked(inode) | cap::PIN;
         cap.issued |= cap.pending;
@@ -132,7 +140,7 @@ impl Machine {
         let Some(ic) = self.caps.get_mut(&stat.ino) else {
             return;
         };
-        if ic.forbidden(client) & cap::FS != 0 {
+        if ic.others_hold(client, cap::FX | cap::FW | cap::FB) {
             return;
         }
         if let Some(cap) = ic.holders.get_mut(&client) {
@@ -268,10 +276,15 @@ impl Machine {
         let Some(ic) = self.caps.get(&ino) else { return };
         let clients: Vec<ClientId> = ic.holders.keys().copied().collect();
         for client in clients {
+            let ops = self.ops_of(client, &inode);
             let Some(ic) = self.caps.get_mut(&ino) else { return };
             let allowed = match serves {
-                true => ic.allowed(client, &inode, caching) & !ic.frozen_for(client) & !unknown,
+                true => (ic.allowed(client, &inode, caching) | ops) & !ic.frozen_for(client) & !unknown,
                 false => !ic.frozen_for(client),
+            };
+            let allowed = match inode.is_dir() && allowed & cap::FX == 0 {
+                true => allowed & !(cap::FC | cap::FR),
+                false => allowed,
             };
             let Some(cap) = ic.holders.get(&client) else {
                 continue;
@@ -284,7 +297,7 @@ impl Machine {
                 awaited |= cap::LS;
             }
             if serves && given & awaited != 0 {
-                given &= !ic.forbidden(client);
+                given &= !ic.forbidden(client, &inode);
             }
             if !serves || given & awaited == 0 {
                 given = 0;

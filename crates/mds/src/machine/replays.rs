@@ -54,7 +54,8 @@ impl Machine {
             .get(r.client)
             .and_then(|s| s.done.get(&r.tid).copied());
         let made = made.unwrap_or_default();
-        let reply = self.bare(&r, result, made);
+        let mut reply = self.bare(&r, result, made);
+        reply.extra = self.created(&r, reply.extra);
         self.send(r.client, reply.message(r.tid));
         if let Some(s) = self.sessions.get_mut(r.client) {
             s.requests.remove(&r.tid);
@@ -134,6 +135,7 @@ impl Machine {
         counters.next_ino = counters.next_ino.max(self.replays.numbers.end);
         let mut tx = Tx::default();
         tx.put(Key::Counters, Row::Counters(counters));
+        self.end_stocks(&mut tx);
         self.commit(tx);
     }
 
@@ -194,9 +196,15 @@ impl Machine {
         true
     }
 
+    /// The server before may have given it out, to the client's stock for one.
+    pub(crate) fn may_be_made_again(&self, client: ClientId, ino: u64) -> bool {
+        let stock = self.sessions.get(client).map(|s| &s.stock);
+        self.replays.numbers.contains(&ino) || stock.is_some_and(|s| s.contains(ino))
+    }
+
     /// The number under which a client knows what it made before we were started again.
-    pub(crate) fn replayed_ino(&mut self, ino: u64) -> Result<u64> {
-        let free = self.replays.numbers.contains(&ino) && ino > ROOT && self.inode_opt(ino)?.is_none();
+    pub(crate) fn replayed_ino(&mut self, client: ClientId, ino: u64) -> Result<u64> {
+        let free = self.may_be_made_again(client, ino) && ino > ROOT && self.inode_opt(ino)?.is_none();
         match free {
             true => Ok(ino),
             false => Err(Errno::EINVAL.into()),

@@ -66,6 +66,8 @@ pub enum Broken {
     Forgetful,
     /// A name is changed that others trust by a lease.
     Trusted,
+    /// A number that a client has given to a file stays in its stock.
+    Reused,
     /// After a restart nobody is thought to trust names by the word of the server before.
     Oblivious,
 }

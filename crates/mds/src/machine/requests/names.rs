@@ -3,6 +3,7 @@
 use super::create::{count, touch};
 use super::paths::Named;
 use super::{Answer, Request, WRITE};
+use crate::machine::caps::NAMES;
 use crate::machine::{Machine, Result, Tx, all};
 use crate::row::{Dentry, Inode, Job, Key, ROOT, Row, Sums, job};
 use bytes::Bytes;
@@ -37,7 +38,7 @@ impl Machine {
         self.check_one_more(r, &dir)?;
         self.realms_of(&inode)?;
         all([
-            self.withhold(r, dir.ino, cap::FS | cap::FX, Some(r.client)),
+            self.withhold(r, dir.ino, NAMES, Some(r.client)),
             self.withhold(r, inode.ino, cap::LS | cap::LX, None),
             self.take_names(r, &[(dir.ino, &named.name)], Some(r.client)),
         ])?;
@@ -117,7 +118,7 @@ impl Machine {
         let dir = named.dir.inode.ino;
         self.realms_of(&named.dir.inode)?;
         all([
-            self.withhold(r, dir, cap::FS | cap::FX, Some(r.client)),
+            self.withhold(r, dir, NAMES, Some(r.client)),
             self.withhold(r, inode.ino, cap::LS | cap::LX, None),
             self.take_names(r, &[(dir, &named.name)], Some(r.client)),
         ])?;
