@@ -403,7 +403,7 @@ pub struct Dentry {
 }
 denc::envelope_denc!(Dentry, ENVELOPE, ENVELOPE, { ino, first, is_dir });
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRow {
     pub entity: String,
     pub addr: EntityAddr,
@@ -568,9 +568,11 @@ mod tests {
     fn a_session_without_numbers_is_as_it_was() {
         let mut row = SessionRow {
             entity: "client.x".into(),
+            addr: EntityAddr::msgr2(([127, 0, 0, 1], 1).into(), 2),
             features: 7,
+            metadata: BTreeMap::new(),
             caps: "allow".into(),
-            ..SessionRow::default()
+            delegated: Vec::new(),
         };
         let mut w = Writer::new();
         w.envelope(1, 1, |w| {
