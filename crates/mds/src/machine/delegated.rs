@@ -91,14 +91,12 @@ impl Machine {
         let reuses = self.early.is(super::parts::early::Broken::Reused);
         #[cfg(not(test))]
         let reuses = false;
-        if !reuses {
-            s.stock.take(ino);
-        }
+        s.stock.take(ino);
         if !s.delegates || r.is_replay || r.m.op != op::CREATE || s.stock.len() >= LOW {
             return;
         }
         let (first, n) = (counters.next_ino, STOCK - s.stock.len());
-        counters.next_ino += n;
+        counters.next_ino += if reuses { 0 } else { n };
         s.stock.add(first, n);
         s.fresh.push((first, n));
         let row = Arc::new(SessionRow {
