@@ -72,10 +72,11 @@ def test_the_follower_takes_over(hosts, tmp_path):
     assert 'MDS_INSUFFICIENT_STANDBY' not in other.ceph_json('health')['checks']
 
     with mounted(OnClient(pair), tmp_path / 'mount', fs='fs') as mount:
-        # Some segments of the journal: the last one is read again by whoever takes over.
-        (mount / 'large').touch()
-        for i in range(200):
-            os.setxattr(mount / 'large', 'user.of-some-size', os.urandom(8192).hex().encode())
+        # Some segments of the journal, of files that stay in it; the last one is read again by whoever takes over.
+        for i in range(150):
+            path = mount / ('large%d' % i)
+            path.touch()
+            os.setxattr(path, 'user.of-some-size', os.urandom(8192).hex().encode())
         time.sleep(3 * LOOKS_S)
         def step(i):
             with open(mount / ('f%d' % i), 'xb') as f:
