@@ -1,6 +1,6 @@
 //! After a restart: what clients were answered that may not have been kept is carried out again, before anything else begins.
 //!
-//! A client sends it, with a flag and the number of the inode that it made, before it says what capabilities it holds. What is in the list
+//! A client sends it, with a flag and the number of the inode that it made (what was sent asynchronously and not answered without that flag: [`super::delegated`]), before it says what capabilities it holds. What is in the list
 //! of requests carried out is answered; the rest is done, of each client in its order. Clients need no order between each other: nothing was
 //! answered as unsafe that depended on another's ([`super::early`]), or that changes what another's looked at and does not write: where a
 //! directory is, layouts, quotas, snapshots. The answer says nothing of inodes, and gives no capabilities: the client
@@ -16,6 +16,7 @@ use super::parts::held::Said;
 use super::{ClientId, Conn, Effect, Machine, Request, RequestId, Result, Tx};
 use crate::membership::MdsState;
 use crate::row::{Key, ROOT, Row};
+use messages::fs::{Trace, request_flag};
 use messages::mon::Body;
 use std::time::Duration;
 use types::Errno;
@@ -40,7 +41,8 @@ impl Machine {
         self.runnable.extend(first);
     }
 
-    pub(crate) fn finish_replay(&mut self, mut r: Request, result: i32) {
+    /// `trace`: what a client is told that has had no answer yet; no capability is in it.
+    pub(crate) fn finish_replay(&mut self, mut r: Request, result: i32, trace: Trace) {
         if result != 0 {
             tracing::warn!(
                 "client.{}: request {} ({:#x}) cannot be carried out again: error {result}",
@@ -56,6 +58,9 @@ impl Machine {
         let made = made.unwrap_or_default();
         let mut reply = self.bare(&r, result, made);
         reply.extra = self.created(&r, reply.extra);
+        if r.m.flags & request_flag::REPLAY == 0 {
+            reply.trace = trace;
+        }
         self.send(r.client, reply.message(r.tid));
         if let Some(s) = self.sessions.get_mut(r.client) {
             s.requests.remove(&r.tid);
@@ -103,7 +108,7 @@ impl Machine {
         let heads: Vec<RequestId> = self.replays.heads();
         for id in heads {
             if let Some(r) = self.requests.remove(&id) {
-                self.finish_replay(r, Errno::ETIMEDOUT.code());
+                self.finish_replay(r, Errno::ETIMEDOUT.code(), Trace::default());
             }
         }
     }

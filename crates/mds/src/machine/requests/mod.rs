@@ -179,7 +179,7 @@ impl Machine {
     fn finish(&mut self, mut r: Request, result: i32, answer: Answer) {
         if r.is_replay {
             self.end_run();
-            return self.finish_replay(r, result);
+            return self.finish_replay(r, result, answer.trace);
         }
         let snap = self.realms_told(&answer);
         let leave = self.leave(&r, result);

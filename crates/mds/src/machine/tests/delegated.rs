@@ -105,7 +105,6 @@ fn a_name_is_made_under_a_number_of_the_client() {
     // What it may not keep was asked back behind the answer.
     assert_eq!(w.clients[&1].caps[&n].issued & (cap::AX | cap::FB), 0);
     assert_eq!(w.lookup(2, d, "a"), Some(n));
-    let (d, mut w) = (d, w);
     let gone = call(&mut w, 1, op::UNLINK, (d, "a"), 0);
     assert_eq!(gone.result, 0);
     assert_eq!(w.lookup(2, d, "a"), None);
@@ -229,6 +228,9 @@ fn after_a_restart_what_was_sent_is_done_and_the_stock_is_void() {
     for tid in [early, sent, gone] {
         assert_eq!(w.clients[&1].safe.get(&tid), Some(&0));
     }
+    // The answer that its client waits for shows what was made, and gives nothing.
+    let target = w.reply(1, sent).unwrap().trace.target.clone().unwrap();
+    assert_eq!((target.ino, target.cap.caps), (b, 0));
     assert_eq!(
         (w.lookup(2, d, "a"), w.lookup(2, d, "b"), w.lookup(2, d, "first")),
         (Some(a), Some(b), None)
