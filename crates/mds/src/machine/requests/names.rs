@@ -37,11 +37,7 @@ impl Machine {
         self.same_quota_root(&inode, &dir)?;
         self.check_one_more(r, &dir)?;
         self.realms_of(&inode)?;
-        all([
-            self.withhold(r, dir.ino, NAMES, Some(r.client)),
-            self.withhold(r, inode.ino, cap::LS | cap::LX, None),
-            self.take_names(r, &[(dir.ino, &named.name)], Some(r.client)),
-        ])?;
+        self.take_link(r, dir.ino, &named.name, inode.ino)?;
         let first = self.next_snap_of(&dir)?;
         let (dir, inode) = (self.inode(dir.ino)?, self.inode(inode.ino)?);
         let stamp = r.stamp();
@@ -114,14 +110,19 @@ impl Machine {
         Ok((named, inode))
     }
 
+    /// Nobody else trusts the name, or how many names the inode has.
+    fn take_link(&mut self, r: &mut Request, dir: u64, name: &Bytes, ino: u64) -> Result<()> {
+        all([
+            self.withhold(r, dir, NAMES, Some(r.client)),
+            self.withhold(r, ino, cap::LS | cap::LX, None),
+            self.take_names(r, &[(dir, name)], Some(r.client)),
+        ])
+    }
+
     fn remove(&mut self, r: &mut Request, named: &Named, inode: &Arc<Inode>) -> Result<Answer> {
         let dir = named.dir.inode.ino;
         self.realms_of(&named.dir.inode)?;
-        all([
-            self.withhold(r, dir, NAMES, Some(r.client)),
-            self.withhold(r, inode.ino, cap::LS | cap::LX, None),
-            self.take_names(r, &[(dir, &named.name)], Some(r.client)),
-        ])?;
+        self.take_link(r, dir, &named.name, inode.ino)?;
         let (dir, inode) = (self.inode(dir)?, self.inode(inode.ino)?);
         let stamp = r.stamp();
         let mut tx = Tx::default();
