@@ -47,13 +47,7 @@ impl Machine {
         ic.holders.entry(client).or_insert_with(|| {
             session.caps.insert(ino);
             *last_cap_id += 1;
-            Cap {
-                id: *last_cap_id,
-                issued: cap::PIN,
-                pending: cap::PIN,
-                seen: counters.last_snap,
-                ..Cap::default()
-            }
+            Cap::new(*last_cap_id, counters.last_snap)
         });
         ic.shown_to(client);
         let mut frozen = ic.frozen_for(client);
@@ -71,9 +65,7 @@ impl Machine {
         if inode.is_dir() && spares && (!r.changes() || allowed & cap::FX == 0) {
             allowed &= !NAMES | cap.pending;
         }
-        if inode.is_dir() && allowed & cap::FX == 0 {
-            allowed &= !(cap::FC | cap::FR);
-        }
+        allowed = only_with_fx(inode, allowed);
         cap.pending |= allowed & cap.liked(inode) | cap::PIN;
         cap.issued |= cap.pending;
         cap.last_sent += 1;
@@ -173,13 +165,7 @@ impl Machine {
             .or_insert_with(|| {
                 session.caps.insert(ino);
                 *last_cap_id += 1;
-                Cap {
-                    id: *last_cap_id,
-                    issued: cap::PIN,
-                    pending: cap::PIN,
-                    seen: counters.last_snap,
-                    ..Cap::default()
-                }
+                Cap::new(*last_cap_id, counters.last_snap)
             });
         cap.wanted |= bits;
     }
@@ -266,26 +252,31 @@ impl Machine {
         self.purge_if_stray(ino);
     }
 
+    /// What of an inode the client need not give back.
+    fn may_keep(&self, client: ClientId, inode: &Inode, unknown: u32) -> u32 {
+        let Some(ic) = self.caps.get(&inode.ino) else {
+            return 0;
+        };
+        let frozen = ic.frozen_for(client);
+        if self.state != MdsState::Active {
+            return !frozen;
+        }
+        let all = ic.allowed(client, inode, self.options.caching) | self.ops_of(client, inode);
+        only_with_fx(inode, all & !frozen & !unknown)
+    }
+
     /// Revokes what is not to be had any more, and gives what is wanted and may be had. Before it serves it gives nothing, and revokes
     /// what requests wait for.
     pub(crate) fn settle(&mut self, ino: u64) {
         let Some(inode) = self.cached(ino) else { return };
-        let (caching, serves) = (self.options.caching, self.state == MdsState::Active);
+        let serves = self.state == MdsState::Active;
         let unknown = self.unknown(ino) | self.kept_for_quota(&inode);
         let serving = self.serving;
         let Some(ic) = self.caps.get(&ino) else { return };
         let clients: Vec<ClientId> = ic.holders.keys().copied().collect();
         for client in clients {
-            let ops = self.ops_of(client, &inode);
+            let allowed = self.may_keep(client, &inode, unknown);
             let Some(ic) = self.caps.get_mut(&ino) else { return };
-            let allowed = match serves {
-                true => (ic.allowed(client, &inode, caching) | ops) & !ic.frozen_for(client) & !unknown,
-                false => !ic.frozen_for(client),
-            };
-            let allowed = match inode.is_dir() && allowed & cap::FX == 0 {
-                true => allowed & !(cap::FC | cap::FR),
-                false => allowed,
-            };
             let Some(cap) = ic.holders.get(&client) else {
                 continue;
             };
@@ -595,6 +586,14 @@ impl Machine {
             }
             self.wake(r.ino);
         }
+    }
+}
+
+/// Who has not a directory for itself changes it by asking.
+fn only_with_fx(inode: &Inode, bits: u32) -> u32 {
+    match inode.is_dir() && bits & cap::FX == 0 {
+        true => bits & !(cap::FC | cap::FR),
+        false => bits,
     }
 }
 

@@ -96,6 +96,17 @@ pub fn against(have: u32) -> u32 {
 pub const SHARED: u32 = cap::PIN | cap::AS | cap::LS | cap::XS;
 
 impl Cap {
+    /// `seen`: the last snapshot that there is.
+    pub fn new(id: u64, seen: u64) -> Self {
+        Self {
+            id,
+            issued: cap::PIN,
+            pending: cap::PIN,
+            seen,
+            ..Self::default()
+        }
+    }
+
     /// The message that was numbered last says all that it has.
     pub fn show(&mut self) {
         let bits = self.pending;

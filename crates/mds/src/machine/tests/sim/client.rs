@@ -198,7 +198,7 @@ impl Client {
         let rest: Vec<(u64, MClientRequest)> = self
             .asked
             .iter()
-            .filter(|(tid, (m, _))| !self.unsafes.contains_key(*tid) && !(again && is_async(m)))
+            .filter(|(tid, (m, _))| !(self.unsafes.contains_key(*tid) || again && is_async(m)))
             .map(|(tid, (m, _))| (*tid, m.clone()))
             .collect();
         for (tid, mut m) in rest {
