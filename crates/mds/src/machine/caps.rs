@@ -7,6 +7,7 @@
 //! issued to nobody, not before; what a client changed is applied before it counts as given back, and acknowledged when durable.
 
 use super::parts::caps::{CLIENT_MAX, Caching, Cap, Frozen, InodeCaps};
+use super::replays::was_answered;
 use super::session::CAP_BYTES;
 use super::{ClientId, Machine, Request, Result, Stop, Tx};
 use crate::membership::MdsState;
@@ -193,8 +194,8 @@ impl Machine {
         if !self.caps.contains_key(&ino) && except.is_some() {
             return Ok(());
         }
-        // What the caller holds by now it was given behind what it asked for.
-        let except = if r.is_replay { Some(r.client) } else { except };
+        // What the caller holds by now it was given behind what it asked for, if that was answered.
+        let except = if was_answered(r) { Some(r.client) } else { except };
         let frozen = Frozen {
             request,
             mask,

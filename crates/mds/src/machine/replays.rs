@@ -1,8 +1,9 @@
 //! After a restart: what clients were answered that may not have been kept is carried out again, before anything else begins.
 //!
-//! A client sends it, with a flag and the number of the inode that it made (what was sent asynchronously and not answered without that flag: [`super::delegated`]), before it says what capabilities it holds. What is in the list
-//! of requests carried out is answered; the rest is done, of each client in its order. Clients need no order between each other: nothing was
-//! answered as unsafe that depended on another's ([`super::early`]), or that changes what another's looked at and does not write: where a
+//! A client sends it, with a flag and the number of the inode that it made, before it says what capabilities it holds; what it sent
+//! asynchronously and had no answer for ([`super::delegated`]) comes without that flag, and asks back like any other request: nobody has
+//! given anything up for it, and meanwhile others may have been given what it changes. What is in the list of requests carried out is
+//! answered; the rest is done, of each client in its order. Clients need no order between each other: nothing was answered as unsafe that depended on another's ([`super::early`]), or that changes what another's looked at and does not write: where a
 //! directory is, layouts, quotas, snapshots. The answer says nothing of inodes, and gives no capabilities: the client
 //! has said itself what it holds, on inodes too that this makes again.
 //!
@@ -20,6 +21,11 @@ use messages::fs::{Trace, request_flag};
 use messages::mon::Body;
 use std::time::Duration;
 use types::Errno;
+
+/// Its client had an answer, for which all was given back that it changes.
+pub(crate) fn was_answered(r: &Request) -> bool {
+    r.is_replay && r.m.flags & request_flag::REPLAY != 0
+}
 
 impl Machine {
     /// Numbers that the server before may have given out.
@@ -58,7 +64,7 @@ impl Machine {
         let made = made.unwrap_or_default();
         let mut reply = self.bare(&r, result, made);
         reply.extra = self.created(&r, reply.extra);
-        if r.m.flags & request_flag::REPLAY == 0 {
+        if !was_answered(&r) {
             reply.trace = trace;
         }
         self.send(r.client, reply.message(r.tid));

@@ -244,3 +244,66 @@ fn after_a_restart_what_was_sent_is_done_and_the_stock_is_void() {
     assert!(new.iter().all(|n| !numbers.contains(n) && ![a, b, c].contains(n)));
     assert!(!numbers.contains(&reply.trace.target.unwrap().ino));
 }
+
+/// UNLINK comes again without the flag of what was answered; the second client is back, too.
+fn unlinks_over_a_restart(w: &mut World, dir: u64, name: &str) -> Option<i32> {
+    let c = w.clients.get_mut(&1).unwrap();
+    let tid = c.next_tid;
+    c.next_tid += 1;
+    let m = MClientRequest {
+        op: op::UNLINK,
+        flags: request_flag::ASYNC | request_flag::WANT_DENTRY,
+        path: FilePath::new(dir, name.to_string()),
+        oldest_tid: tid,
+        ..MClientRequest::default()
+    };
+    c.asked.insert(tid, m.clone());
+    w.restart_as(true);
+    w.apply(Event::Opened {
+        conn: 1,
+        peer: super::world::peer(1),
+    });
+    w.say(1, m.message(tid));
+    w.say_held(1, 1);
+    w.come_back(2);
+    w.settle();
+    assert!(w.fenced.is_empty());
+    w.reply(1, tid).map(|r| r.result)
+}
+
+/// Nobody has given up for it how many names the file has.
+#[test]
+fn links_are_asked_back_for_what_was_not_answered() {
+    let mut w = world();
+    let (d, _) = stocked(&mut w);
+    let file = w.lookup(1, d, "first").unwrap();
+    w.call(1, op::LINK, (d, "second"), (file, ""), Args::default());
+    let attributes = Args::words(&[cap::AS | cap::LS]);
+    w.call(1, op::GETATTR, (file, ""), (0, ""), attributes.clone());
+    w.call(2, op::GETATTR, (file, ""), (0, ""), attributes);
+    w.settle();
+    let links = |w: &World, id: u64| w.clients[&id].cache.attributes(file).map(|a| a.1);
+    for id in [1, 2] {
+        assert_ne!(w.clients[&id].caps[&file].issued & cap::LS, 0);
+        assert_eq!(links(&w, id), Some(2));
+    }
+    assert_eq!(unlinks_over_a_restart(&mut w, d, "second"), Some(0));
+    assert_eq!(w.m.cached(file).map(|i| i.nlink), Some(1));
+    for id in [1, 2] {
+        let trusts = w.clients[&id].caps[&file].issued & cap::LS != 0;
+        assert!(!trusts || links(&w, id) == Some(1), "client {id}");
+    }
+}
+
+/// And nobody the name: it was sent before its client heard that the directory is not its own any more.
+#[test]
+fn leases_are_asked_back_for_what_was_not_answered() {
+    let mut w = world();
+    let d = super::leases::contested(&mut w);
+    w.look(2, d, "f0");
+    let trusts = |w: &World| w.clients[&2].cache.leased(d, "f0", w.now().monotonic);
+    assert!(trusts(&w).is_some_and(|known| known.is_some()));
+    assert_eq!(unlinks_over_a_restart(&mut w, d, "f0"), Some(0));
+    assert_eq!(w.lookup(1, d, "f0"), None);
+    assert!(trusts(&w).is_none_or(|known| known.is_none()));
+}
