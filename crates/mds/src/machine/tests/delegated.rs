@@ -279,7 +279,7 @@ fn links_are_asked_back_for_what_was_not_answered() {
     let file = w.lookup(1, d, "first").unwrap();
     w.call(1, op::LINK, (d, "second"), (file, ""), Args::default());
     let attributes = Args::words(&[cap::AS | cap::LS]);
-    w.call(1, op::GETATTR, (file, ""), (0, ""), attributes.clone());
+    w.call(1, op::GETATTR, (file, ""), (0, ""), attributes);
     w.call(2, op::GETATTR, (file, ""), (0, ""), attributes);
     w.settle();
     let links = |w: &World, id: u64| w.clients[&id].cache.attributes(file).map(|a| a.1);
