@@ -411,8 +411,51 @@ pub struct SessionRow {
     pub metadata: BTreeMap<String, String>,
     /// As its ticket said when it was opened.
     pub caps: String,
+    /// Runs of numbers that it may have given to files: first one, length.
+    pub delegated: Vec<(u64, u64)>,
 }
-denc::envelope_denc!(SessionRow, ENVELOPE, ENVELOPE, { entity, addr, features, metadata, caps });
+
+/// With numbers; an older program does without them, and refuses what was made under one and not answered.
+const WITH_NUMBERS: u8 = 2;
+
+impl Encode for SessionRow {
+    fn encode(&self, w: &mut Writer) {
+        let version = match self.delegated.is_empty() {
+            true => ENVELOPE,
+            false => WITH_NUMBERS,
+        };
+        w.envelope(version, ENVELOPE, |w| {
+            w.put(&self.entity);
+            w.put(&self.addr);
+            w.u64(self.features);
+            w.put(&self.metadata);
+            w.put(&self.caps);
+            if !self.delegated.is_empty() {
+                w.put(&self.delegated);
+            }
+        });
+    }
+}
+
+impl Decode for SessionRow {
+    const MIN_SIZE: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self> {
+        r.envelope(WITH_NUMBERS, |version, r| {
+            Ok(Self {
+                entity: r.get()?,
+                addr: r.get()?,
+                features: r.u64()?,
+                metadata: r.get()?,
+                caps: r.get()?,
+                delegated: if version >= WITH_NUMBERS {
+                    r.get()?
+                } else {
+                    Vec::new()
+                },
+            })
+        })
+    }
+}
 
 /// What is done to a file's objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -520,6 +563,32 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_without_numbers_is_as_it_was() {
+        let mut row = SessionRow {
+            entity: "client.x".into(),
+            addr: EntityAddr::msgr2(([127, 0, 0, 1], 1).into(), 2),
+            features: 7,
+            metadata: BTreeMap::new(),
+            caps: "allow".into(),
+            delegated: Vec::new(),
+        };
+        let mut w = Writer::new();
+        w.envelope(1, 1, |w| {
+            w.put(&row.entity);
+            w.put(&row.addr);
+            w.u64(row.features);
+            w.put(&row.metadata);
+            w.put(&row.caps);
+        });
+        assert_eq!(row.to_bytes(), w.finish());
+        assert_eq!(SessionRow::from_bytes(&row.to_bytes()).unwrap(), row);
+        row.delegated = vec![(10, 500)];
+        let bytes = row.to_bytes();
+        assert_eq!((bytes[0], bytes[1]), (2, 1), "an older program reads it, too");
+        assert_eq!(SessionRow::from_bytes(&bytes).unwrap(), row);
+    }
 
     #[test]
     fn names_stand_where_a_real_server_puts_them() {

@@ -7,12 +7,16 @@
 //! issued to nobody, not before; what a client changed is applied before it counts as given back, and acknowledged when durable.
 
 use super::parts::caps::{CLIENT_MAX, Caching, Cap, Frozen, InodeCaps};
+use super::replays::was_answered;
 use super::session::CAP_BYTES;
 use super::{ClientId, Machine, Request, Result, Stop, Tx};
 use crate::membership::MdsState;
 use crate::row::{Inode, Key, Row};
 use messages::fs::{CapBody, CapItem, CapStat, InodeStat, MClientCaps, Release, cap, cap_op};
 use messages::mon::Body;
+
+/// What stands for the names of a directory, and for changing them.
+pub(crate) const NAMES: u32 = cap::FS | cap::FX | cap::FC | cap::FR;
 
 impl Machine {
     fn inode_caps(&mut self, ino: u64) -> &mut InodeCaps {
@@ -27,6 +31,7 @@ impl Machine {
         }
         let (ino, client, caching) = (inode.ino, r.client, self.options.caching);
         let unknown = self.unknown(ino) | self.kept_for_quota(inode);
+        let ops = self.ops_of(client, inode);
         // What it kept even from its own client is changed by now.
         let changed = self.early.own.is_some();
         let Self {
@@ -43,29 +48,25 @@ impl Machine {
         ic.holders.entry(client).or_insert_with(|| {
             session.caps.insert(ino);
             *last_cap_id += 1;
-            Cap {
-                id: *last_cap_id,
-                issued: cap::PIN,
-                pending: cap::PIN,
-                seen: counters.last_snap,
-                ..Cap::default()
-            }
+            Cap::new(*last_cap_id, counters.last_snap)
         });
         ic.shown_to(client);
         let mut frozen = ic.frozen_for(client);
         if changed {
             // But for a directory that has to be trusted anew.
-            let stays = if inode.is_dir() { cap::FS | cap::FX } else { 0 };
+            let stays = if inode.is_dir() { NAMES } else { 0 };
             frozen = ic.frozen_by_others(client, r.id) | frozen & stays;
         }
-        let mut allowed = ic.allowed(client, inode, caching) & !frozen & !unknown & !ic.forbidden(client);
+        let mut allowed = (ic.allowed(client, inode, caching) | ops) & !frozen & !unknown;
+        allowed &= !ic.forbidden(client, inode);
         let Some(cap) = ic.holders.get_mut(&client) else {
             return CapStat::default();
         };
         // Looks in a row are no reason to give it to one alone.
         if inode.is_dir() && spares && (!r.changes() || allowed & cap::FX == 0) {
-            allowed &= !(cap::FS | cap::FX) | cap.pending;
+            allowed &= !NAMES | cap.pending;
         }
+        allowed = only_with_fx(inode, allowed);
         cap.pending |= allowed & cap.liked(inode) | cap::PIN;
         cap.issued |= cap.pending;
         cap.last_sent += 1;
@@ -132,7 +133,7 @@ impl Machine {
         let Some(ic) = self.caps.get_mut(&stat.ino) else {
             return;
         };
-        if ic.forbidden(client) & cap::FS != 0 {
+        if ic.others_hold(client, cap::FX | cap::FW | cap::FB) {
             return;
         }
         if let Some(cap) = ic.holders.get_mut(&client) {
@@ -165,13 +166,7 @@ impl Machine {
             .or_insert_with(|| {
                 session.caps.insert(ino);
                 *last_cap_id += 1;
-                Cap {
-                    id: *last_cap_id,
-                    issued: cap::PIN,
-                    pending: cap::PIN,
-                    seen: counters.last_snap,
-                    ..Cap::default()
-                }
+                Cap::new(*last_cap_id, counters.last_snap)
             });
         cap.wanted |= bits;
     }
@@ -199,8 +194,8 @@ impl Machine {
         if !self.caps.contains_key(&ino) && except.is_some() {
             return Ok(());
         }
-        // What the caller holds by now it was given behind what it asked for.
-        let except = if r.is_replay { Some(r.client) } else { except };
+        // What the caller holds by now it was given behind what it asked for, if that was answered.
+        let except = if was_answered(r) { Some(r.client) } else { except };
         let frozen = Frozen {
             request,
             mask,
@@ -258,21 +253,31 @@ impl Machine {
         self.purge_if_stray(ino);
     }
 
+    /// What of an inode the client need not give back.
+    fn may_keep(&self, client: ClientId, inode: &Inode, unknown: u32) -> u32 {
+        let Some(ic) = self.caps.get(&inode.ino) else {
+            return 0;
+        };
+        let frozen = ic.frozen_for(client);
+        if self.state != MdsState::Active {
+            return !frozen;
+        }
+        let all = ic.allowed(client, inode, self.options.caching) | self.ops_of(client, inode);
+        only_with_fx(inode, all & !frozen & !unknown)
+    }
+
     /// Revokes what is not to be had any more, and gives what is wanted and may be had. Before it serves it gives nothing, and revokes
     /// what requests wait for.
     pub(crate) fn settle(&mut self, ino: u64) {
         let Some(inode) = self.cached(ino) else { return };
-        let (caching, serves) = (self.options.caching, self.state == MdsState::Active);
+        let serves = self.state == MdsState::Active;
         let unknown = self.unknown(ino) | self.kept_for_quota(&inode);
         let serving = self.serving;
         let Some(ic) = self.caps.get(&ino) else { return };
         let clients: Vec<ClientId> = ic.holders.keys().copied().collect();
         for client in clients {
+            let allowed = self.may_keep(client, &inode, unknown);
             let Some(ic) = self.caps.get_mut(&ino) else { return };
-            let allowed = match serves {
-                true => ic.allowed(client, &inode, caching) & !ic.frozen_for(client) & !unknown,
-                false => !ic.frozen_for(client),
-            };
             let Some(cap) = ic.holders.get(&client) else {
                 continue;
             };
@@ -284,7 +289,7 @@ impl Machine {
                 awaited |= cap::LS;
             }
             if serves && given & awaited != 0 {
-                given &= !ic.forbidden(client);
+                given &= !ic.forbidden(client, &inode);
             }
             if !serves || given & awaited == 0 {
                 given = 0;
@@ -582,6 +587,14 @@ impl Machine {
             }
             self.wake(r.ino);
         }
+    }
+}
+
+/// Who has not a directory for itself changes it by asking.
+fn only_with_fx(inode: &Inode, bits: u32) -> u32 {
+    match inode.is_dir() && bits & cap::FX == 0 {
+        true => bits & !(cap::FC | cap::FR),
+        false => bits,
     }
 }
 

@@ -11,6 +11,7 @@
 #[cfg(test)]
 use super::parts::early::Broken;
 use super::parts::leases::{LEASE, Name};
+use super::replays::was_answered;
 use super::{Caching, ClientId, Machine, Request, Result, Stop};
 use crate::membership::MdsState;
 use crate::row::{Inode, NOSNAP};
@@ -81,7 +82,7 @@ impl Machine {
         names: &[(u64, &Bytes)],
         except: Option<ClientId>,
     ) -> Result<()> {
-        if r.is_replay {
+        if was_answered(r) {
             // They were given back before it was answered, and nobody else has been told what was not durable.
             return Ok(());
         }

@@ -12,6 +12,7 @@
 //! Not here: sockets, clocks, the pools (`crate::serve`, `crate::keeper`).
 
 mod caps;
+mod delegated;
 mod early;
 mod evict;
 mod flocks;

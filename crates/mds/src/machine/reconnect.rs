@@ -133,7 +133,7 @@ impl Machine {
     /// What a client held it holds again.
     pub(crate) fn take_back(&mut self, client: ClientId, record: CapRecord) {
         if self.cached(record.ino).is_none() {
-            if self.replays.numbers.contains(&record.ino) {
+            if self.may_be_made_again(client, record.ino) {
                 self.replays.late.insert((client, record.ino), record);
             }
             return;

@@ -1,8 +1,9 @@
 //! After a restart: what clients were answered that may not have been kept is carried out again, before anything else begins.
 //!
-//! A client sends it, with a flag and the number of the inode that it made, before it says what capabilities it holds. What is in the list
-//! of requests carried out is answered; the rest is done, of each client in its order. Clients need no order between each other: nothing was
-//! answered as unsafe that depended on another's ([`super::early`]), or that changes what another's looked at and does not write: where a
+//! A client sends it, with a flag and the number of the inode that it made, before it says what capabilities it holds; what it sent
+//! asynchronously and had no answer for ([`super::delegated`]) comes without that flag, and asks back like any other request: nobody has
+//! given anything up for it, and meanwhile others may have been given what it changes. What is in the list of requests carried out is
+//! answered; the rest is done, of each client in its order. Clients need no order between each other: nothing was answered as unsafe that depended on another's ([`super::early`]), or that changes what another's looked at and does not write: where a
 //! directory is, layouts, quotas, snapshots. The answer says nothing of inodes, and gives no capabilities: the client
 //! has said itself what it holds, on inodes too that this makes again.
 //!
@@ -16,9 +17,15 @@ use super::parts::held::Said;
 use super::{ClientId, Conn, Effect, Machine, Request, RequestId, Result, Tx};
 use crate::membership::MdsState;
 use crate::row::{Key, ROOT, Row};
+use messages::fs::{Trace, request_flag};
 use messages::mon::Body;
 use std::time::Duration;
 use types::Errno;
+
+/// Its client had an answer, for which all was given back that it changes.
+pub(crate) fn was_answered(r: &Request) -> bool {
+    r.is_replay && r.m.flags & request_flag::REPLAY != 0
+}
 
 impl Machine {
     /// Numbers that the server before may have given out.
@@ -40,7 +47,8 @@ impl Machine {
         self.runnable.extend(first);
     }
 
-    pub(crate) fn finish_replay(&mut self, mut r: Request, result: i32) {
+    /// `trace`: what a client is told that has had no answer yet; no capability is in it.
+    pub(crate) fn finish_replay(&mut self, mut r: Request, result: i32, trace: Trace) {
         if result != 0 {
             tracing::warn!(
                 "client.{}: request {} ({:#x}) cannot be carried out again: error {result}",
@@ -54,7 +62,11 @@ impl Machine {
             .get(r.client)
             .and_then(|s| s.done.get(&r.tid).copied());
         let made = made.unwrap_or_default();
-        let reply = self.bare(&r, result, made);
+        let mut reply = self.bare(&r, result, made);
+        reply.extra = self.created(&r, reply.extra);
+        if !was_answered(&r) {
+            reply.trace = trace;
+        }
         self.send(r.client, reply.message(r.tid));
         if let Some(s) = self.sessions.get_mut(r.client) {
             s.requests.remove(&r.tid);
@@ -102,7 +114,7 @@ impl Machine {
         let heads: Vec<RequestId> = self.replays.heads();
         for id in heads {
             if let Some(r) = self.requests.remove(&id) {
-                self.finish_replay(r, Errno::ETIMEDOUT.code());
+                self.finish_replay(r, Errno::ETIMEDOUT.code(), Trace::default());
             }
         }
     }
@@ -134,6 +146,7 @@ impl Machine {
         counters.next_ino = counters.next_ino.max(self.replays.numbers.end);
         let mut tx = Tx::default();
         tx.put(Key::Counters, Row::Counters(counters));
+        self.end_stocks(&mut tx);
         self.commit(tx);
     }
 
@@ -194,9 +207,15 @@ impl Machine {
         true
     }
 
+    /// The server before may have given it out, to the client's stock for one.
+    pub(crate) fn may_be_made_again(&self, client: ClientId, ino: u64) -> bool {
+        let stock = self.sessions.get(client).map(|s| &s.stock);
+        self.replays.numbers.contains(&ino) || stock.is_some_and(|s| s.contains(ino))
+    }
+
     /// The number under which a client knows what it made before we were started again.
-    pub(crate) fn replayed_ino(&mut self, ino: u64) -> Result<u64> {
-        let free = self.replays.numbers.contains(&ino) && ino > ROOT && self.inode_opt(ino)?.is_none();
+    pub(crate) fn replayed_ino(&mut self, client: ClientId, ino: u64) -> Result<u64> {
+        let free = self.may_be_made_again(client, ino) && ino > ROOT && self.inode_opt(ino)?.is_none();
         match free {
             true => Ok(ino),
             false => Err(Errno::EINVAL.into()),

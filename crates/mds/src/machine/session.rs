@@ -151,19 +151,20 @@ impl Machine {
             let message = reject.message(0);
             return self.push(Effect::Send { conn, message });
         }
-        let row = SessionRow {
+        let row = Arc::new(SessionRow {
             entity: peer.auth_name.to_string(),
             addr: peer.addrs.first(),
             features: m.features.bits,
             metadata: m.metadata.clone(),
             caps: peer.caps.text("mds").unwrap_or_default().to_string(),
-        };
+            delegated: Vec::new(),
+        });
         let mut session = Session::new(&row, State::Open, self.now.monotonic);
         session.conn = Some(conn);
         session.from = Some(peer.sock.ip().to_canonical());
         self.sessions.all.insert(client, session);
         let mut tx = Tx::default();
-        tx.put(Key::Session(client), Row::Session(Arc::new(row)));
+        tx.put(Key::Session(client), Row::Session(row));
         self.commit(tx);
         self.send_open(client, 0);
     }
@@ -191,7 +192,8 @@ impl Machine {
     }
 
     pub(crate) fn send_open(&mut self, client: ClientId, seq: u64) {
-        let mut open = MClientSession::long(session_op::OPEN, Features::of(FEATURES));
+        let more = u64::from(self.delegates_to(client)) << super::delegated::FEATURE;
+        let mut open = MClientSession::long(session_op::OPEN, Features::of(FEATURES | more));
         open.seq = seq;
         open.metrics = Features::of(0);
         self.send(client, open.message(0));

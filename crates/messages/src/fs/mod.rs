@@ -23,7 +23,7 @@ mod tests;
 pub use caps::{CapBody, CapItem, MClientCapRelease, MClientCaps, MClientLease, lease_action};
 pub use numbers::{cap, cap_op, lock, op, open_flag, readdir_flag, session_op, setattr, xattr_flag};
 pub use reconnect::{CapRecord, MClientReclaim, MClientReclaimReply, MClientReconnect, RealmRecord};
-pub use reply::{MClientReply, Trace, TraceDentry};
+pub use reply::{Created, MClientReply, Trace, TraceDentry};
 pub use request::{Args, FilePath, MClientRequest, Release, SetAttr, request_flag};
 pub use session::{Features, MClientSession};
 pub use snap::{MClientQuota, MClientSnap, Realm, snap_op};

@@ -21,6 +21,14 @@ pub struct Trace {
     pub target: Option<Box<InodeStat>>,
 }
 
+/// Of CREATE, for who gives numbers to files by itself: what was made, and runs of numbers that are its own from now on (first one, length).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Created {
+    pub ino: u64,
+    pub delegated: Vec<(u64, u64)>,
+}
+denc::envelope_denc!(Created, 1, 1, { ino, delegated });
+
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MClientReply {
     pub op: u32,

@@ -96,6 +96,17 @@ pub fn against(have: u32) -> u32 {
 pub const SHARED: u32 = cap::PIN | cap::AS | cap::LS | cap::XS;
 
 impl Cap {
+    /// `seen`: the last snapshot that there is.
+    pub fn new(id: u64, seen: u64) -> Self {
+        Self {
+            id,
+            issued: cap::PIN,
+            pending: cap::PIN,
+            seen,
+            ..Self::default()
+        }
+    }
+
     /// The message that was numbered last says all that it has.
     pub fn show(&mut self) {
         let bits = self.pending;
@@ -268,12 +279,17 @@ impl InodeCaps {
         }
     }
 
-    /// What others hold that stands against it.
-    pub fn forbidden(&self, client: ClientId) -> u32 {
-        self.holders
-            .iter()
-            .filter(|(k, _)| **k != client)
-            .fold(0, |m, (_, c)| m | against(c.issued))
+    pub fn others_hold(&self, client: ClientId, bits: u32) -> bool {
+        let mut others = self.holders.iter().filter(|(k, _)| **k != client);
+        others.any(|(_, c)| c.issued & bits != 0)
+    }
+
+    /// What others hold that stands against it. Of a directory Fc and Fr are the right to change it alone.
+    pub fn forbidden(&self, client: ClientId, inode: &Inode) -> u32 {
+        let others = self.holders.iter().filter(|(k, _)| **k != client);
+        let ops = inode.is_dir() && self.others_hold(client, cap::FC | cap::FR);
+        let of_ops = if ops { against(cap::FX) } else { 0 };
+        others.fold(of_ops, |m, (_, c)| m | against(c.issued))
     }
 }
 

@@ -66,6 +66,8 @@ pub enum Broken {
     Forgetful,
     /// A name is changed that others trust by a lease.
     Trusted,
+    /// Numbers of a client's stock are given out a second time.
+    Reused,
     /// After a restart nobody is thought to trust names by the word of the server before.
     Oblivious,
 }

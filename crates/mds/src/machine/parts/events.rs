@@ -164,6 +164,8 @@ pub struct Options {
     pub leases: bool,
     /// Changes are answered before they are durable, where a client can bring them back.
     pub early: bool,
+    /// Who has a directory for itself may make and remove names in it without waiting for the answer.
+    pub async_names: bool,
     /// How long clients may take to come back after a restart.
     pub reconnect: Duration,
 }
@@ -175,6 +177,7 @@ impl Default for Options {
             caching: Caching::Shared,
             leases: true,
             early: true,
+            async_names: false,
             reconnect: Duration::from_secs(45),
         }
     }

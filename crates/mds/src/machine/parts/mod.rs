@@ -12,6 +12,7 @@ pub mod reconnecting;
 pub mod replays;
 pub mod request;
 pub mod sessions;
+pub mod stock;
 pub mod traces;
 pub mod trim;
 pub mod tx;

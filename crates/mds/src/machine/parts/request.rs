@@ -24,7 +24,7 @@ pub struct Request {
     /// Names that nobody is given a lease of before it has ended.
     pub names: BTreeSet<Name>,
     pub phase: Phase,
-    /// Its client had an answer by the server before.
+    /// Its client asked the server before, and goes on as if it were done.
     pub is_replay: bool,
     /// What its client gave up with it is taken back: once, since it says how things were when it was sent.
     pub heard_releases: bool,

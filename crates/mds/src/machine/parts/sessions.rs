@@ -1,6 +1,7 @@
 //! Sessions of clients, and their connections.
 
 use super::request::RequestId;
+use super::stock::Stock;
 use super::tx::{ClientId, Conn, Tx};
 use crate::access::Access;
 use crate::row::{Key, SessionRow};
@@ -47,6 +48,12 @@ pub struct Session {
     pub waits: bool,
     pub done: BTreeMap<u64, u64>,
     pub flushed: BTreeSet<u64>,
+    /// As it is in the pool, or will be.
+    pub row: Arc<SessionRow>,
+    /// It was told that it may give numbers to files; which ones, and those of them that it has not heard of.
+    pub delegates: bool,
+    pub stock: Stock,
+    pub fresh: Vec<(u64, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +63,7 @@ pub struct Sessions {
 }
 
 impl Session {
-    pub fn new(row: &SessionRow, state: State, now: Duration) -> Self {
+    pub fn new(row: &Arc<SessionRow>, state: State, now: Duration) -> Self {
         Self {
             state,
             conn: None,
@@ -80,6 +87,10 @@ impl Session {
             waits: true,
             done: BTreeMap::new(),
             flushed: BTreeSet::new(),
+            row: row.clone(),
+            delegates: false,
+            stock: Stock::of(&row.delegated),
+            fresh: Vec::new(),
         }
     }
 

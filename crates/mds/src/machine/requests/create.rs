@@ -2,6 +2,8 @@
 
 use super::paths::Named;
 use super::{Answer, READ, Request, WRITE, default_layout, done_before};
+use crate::machine::caps::NAMES;
+use crate::machine::delegated::is_async;
 use crate::machine::{Machine, Result, Stop, Tx, all};
 use crate::row::{Dentry, Inode, Key, Row, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Sums};
 use bytes::Bytes;
@@ -105,7 +107,7 @@ impl Machine {
         self.realms_of(&dir)?;
         self.check_one_more(r, &dir)?;
         all([
-            self.withhold(r, dir.ino, cap::FS | cap::FX, Some(r.client)),
+            self.withhold(r, dir.ino, NAMES, Some(r.client)),
             self.take_names(r, &[(dir.ino, &named.name)], Some(r.client)),
         ])?;
         let first = self.next_snap_of(&dir)?;
@@ -115,9 +117,10 @@ impl Machine {
             false => Xattrs::from_bytes(&r.m.data).map_err(|_| Errno::EINVAL)?,
         };
         let mut tx = Tx::default();
-        let ino = match r.is_replay {
-            true => self.replayed_ino(r.m.ino)?,
-            false => self.new_ino(&mut tx),
+        let ino = match (r.is_replay, is_async(r)) {
+            (true, _) => self.replayed_ino(r.client, r.m.ino)?,
+            (false, true) => self.given_ino(r)?,
+            (false, false) => self.new_ino(&mut tx),
         };
         let place = (ino, first);
         let mut inode = new_inode(r, &dir, &named.name, making, (layout, xattrs), place);
@@ -134,6 +137,7 @@ impl Machine {
         tx.put(Key::dentry(dir.ino, &named.name), Row::Dentry(dentry));
         self.mark_trace(&mut tx, &inode);
         tx.inode(inode);
+        self.restock(r, &mut tx, ino);
         self.commit_request(r, tx, ino);
         if is_dir {
             self.table.is_new_dir(ino);
@@ -206,6 +210,9 @@ impl Machine {
         };
         let ino = self.make_inode(r, &named, making, true)?;
         self.want(r.client, ino, wanted(flags));
+        if is_async(r) {
+            self.as_made_by(r.client, ino);
+        }
         let mut answer = self.named_answer(r, named.dir.inode.ino, &named.name, Some(ino))?;
         answer.extra = Bytes::copy_from_slice(&ino.to_le_bytes());
         Ok(answer)

@@ -22,7 +22,7 @@ impl Machine {
         if mask & (cap::FS | cap::FR) != 0 {
             back |= match inode.is_file() {
                 true => cap::FX | cap::FW | cap::FB,
-                false => cap::FX,
+                false => cap::FX | cap::FC | cap::FR,
             };
         }
         // Most requests are answered in this turn: nothing has to be kept back for them.

@@ -16,6 +16,7 @@ mod snapshots;
 mod truncate;
 mod xattrs;
 
+use super::delegated::is_async;
 #[cfg(test)]
 use super::parts::early::Broken;
 use super::parts::early::may_be_unsafe;
@@ -35,8 +36,9 @@ impl Machine {
         self.last_request += 1;
         let id = self.last_request;
         // Those come before a client says what it holds.
-        let is_replay =
-            m.flags & request_flag::REPLAY != 0 && may_be_unsafe(&m) && self.reconnecting.is_some();
+        let is_replay = m.flags & (request_flag::REPLAY | request_flag::ASYNC) != 0
+            && may_be_unsafe(&m)
+            && self.reconnecting.is_some();
         #[cfg(test)]
         if is_replay && self.early.is(Broken::Deaf) {
             return;
@@ -115,9 +117,8 @@ impl Machine {
     }
 
     fn carry_out(&mut self, r: &mut Request) -> Result<Answer> {
-        if r.m.flags & request_flag::ASYNC != 0 {
-            // Its client goes on as if it were done, under a number that it was never given.
-            return Err(Errno::EOPNOTSUPP.into());
+        if is_async(r) {
+            self.check_async(r)?;
         }
         if r.phase == Phase::New {
             let m = r.m.clone();
@@ -178,7 +179,7 @@ impl Machine {
     fn finish(&mut self, mut r: Request, result: i32, answer: Answer) {
         if r.is_replay {
             self.end_run();
-            return self.finish_replay(r, result);
+            return self.finish_replay(r, result, answer.trace);
         }
         let snap = self.realms_told(&answer);
         let leave = self.leave(&r, result);
@@ -188,7 +189,7 @@ impl Machine {
             map_epoch: self.place.epoch,
             safe: true,
             trace: answer.trace,
-            extra: answer.extra,
+            extra: self.created(&r, answer.extra),
             snap,
         };
         let shown = [

@@ -3,6 +3,7 @@
 use super::create::{count, touch};
 use super::paths::Named;
 use super::{Answer, Request, WRITE};
+use crate::machine::caps::NAMES;
 use crate::machine::{Machine, Result, Tx, all};
 use crate::row::{Dentry, Inode, Job, Key, ROOT, Row, Sums, job};
 use bytes::Bytes;
@@ -112,7 +113,7 @@ impl Machine {
     /// Nobody else trusts the name, or how many names the inode has.
     fn take_link(&mut self, r: &mut Request, dir: u64, name: &Bytes, ino: u64) -> Result<()> {
         all([
-            self.withhold(r, dir, cap::FS | cap::FX, Some(r.client)),
+            self.withhold(r, dir, NAMES, Some(r.client)),
             self.withhold(r, ino, cap::LS | cap::LX, None),
             self.take_names(r, &[(dir, name)], Some(r.client)),
         ])

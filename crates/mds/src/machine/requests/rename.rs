@@ -4,6 +4,7 @@ use super::create::{add_name, count, touch};
 use super::names::{is_dots, told};
 use super::paths::Named;
 use super::{Answer, Request, WRITE};
+use crate::machine::caps::NAMES;
 use crate::machine::{Machine, Result, Tx, all};
 use crate::row::{Dentry, Inode, Key, Row};
 use bytes::Bytes;
@@ -42,8 +43,8 @@ impl Machine {
             // Two names of one inode: nothing happens. A client takes the old one for gone, as long as it trusts its directory.
             let (from, to) = (m.from.dir.inode.ino, m.to.dir.inode.ino);
             all([
-                self.withhold(r, from, cap::FS | cap::FX, None),
-                self.withhold(r, to, cap::FS | cap::FX, None),
+                self.withhold(r, from, NAMES, None),
+                self.withhold(r, to, NAMES, None),
                 self.take_names(r, &[(from, &m.from.name), (to, &m.to.name)], None),
             ])?;
             return self.named_answer(r, m.to.dir.inode.ino, &m.to.name, Some(m.moved.ino));
@@ -92,8 +93,8 @@ impl Machine {
         let (from, to) = (m.from.dir.inode.ino, m.to.dir.inode.ino);
         // The answer shows the one that the name is in now; what the other is like is not known to the client either.
         let dirs = all([
-            self.withhold(r, from, cap::FS | cap::FX, keeps.filter(|_| from == to)),
-            self.withhold(r, to, cap::FS | cap::FX, keeps),
+            self.withhold(r, from, NAMES, keeps.filter(|_| from == to)),
+            self.withhold(r, to, NAMES, keeps),
         ]);
         let mut names = vec![(from, &m.from.name), (to, &m.to.name)];
         names.extend(pause.iter().flat_map(|i| i.links.iter().map(|l| (l.0, &l.1))));
@@ -103,7 +104,7 @@ impl Machine {
             .collect();
         let others = others
             .into_iter()
-            .map(|dir| self.withhold(r, dir, cap::FS | cap::FX, None))
+            .map(|dir| self.withhold(r, dir, NAMES, None))
             .fold(Ok(()), Result::and);
         let replaced = m.replaced.as_ref().map_or(0, |i| i.ino);
         all([

@@ -9,7 +9,7 @@ use messages::fs::{LeaseStat, MClientLease, lease_action, request_flag};
 const OVER: u64 = 33;
 
 /// A directory of the first client's that the second looks into: Fs of it was taken back twice.
-fn contested(w: &mut World) -> u64 {
+pub fn contested(w: &mut World) -> u64 {
     let d = w.mkdir(1, ROOT, "d");
     for name in ["f0", "f1"] {
         for _ in 0..2 {

@@ -4,6 +4,7 @@ mod cache;
 mod caching;
 mod crash;
 mod deaths;
+mod delegated;
 mod early;
 mod leases;
 mod lost;

@@ -683,7 +683,7 @@ impl World {
         self.ask_of(id, tid, m);
     }
 
-    fn ask_of(&mut self, id: u64, tid: u64, m: MClientRequest) {
+    pub fn ask_of(&mut self, id: u64, tid: u64, m: MClientRequest) {
         self.clock += u64::from(!self.still);
         let c = &self.clients[&id];
         let oldest = c.asked.keys().next().copied().unwrap_or(u64::MAX);

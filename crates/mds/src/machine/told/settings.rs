@@ -15,14 +15,16 @@ const RECONNECT: &str = "mds_reconnect_timeout";
 const EARLY: &str = "mds_early_reply";
 const SHARED: &str = "mds_shared_caps";
 const LEASES: &str = "mds_name_leases";
+const ASYNC: &str = "mds_async_names";
 
-fn all(m: &Machine) -> [(&'static str, String); 5] {
+fn all(m: &Machine) -> [(&'static str, String); 6] {
     [
         (CACHE, m.options.cache_bytes.to_string()),
         (RECONNECT, m.options.reconnect.as_secs().to_string()),
         (EARLY, m.options.early.to_string()),
         (SHARED, (m.options.caching != Caching::Nothing).to_string()),
         (LEASES, m.options.leases.to_string()),
+        (ASYNC, m.options.async_names.to_string()),
     ]
 }
 
@@ -64,6 +66,8 @@ pub fn set(m: &mut Machine, args: &Args) -> Answer {
         }
         EARLY => m.options.early = value.parse().map_err(|_| wrong("true or false".into()))?,
         LEASES => m.options.leases = value.parse().map_err(|_| wrong("true or false".into()))?,
+        // For sessions that begin from now on.
+        ASYNC => m.options.async_names = value.parse().map_err(|_| wrong("true or false".into()))?,
         _ => return Err(unknown("setting", name)),
     }
     Ok(Told::Now(json!({"success": format!("{name} = '{value}' ")})))

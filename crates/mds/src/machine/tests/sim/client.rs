@@ -8,14 +8,15 @@ use super::model::{Names, Said, What};
 use crate::machine::Conn;
 use crate::machine::tests::cache::{Cache, entries};
 use crate::row::{NOSNAP, S_IFDIR, S_IFMT};
+use denc::Decode;
 use messages::fs::{
-    Args, CapBody, CapItem, CapRecord, Features, FileLock, FilePath, InodeStat, MClientCapRelease,
+    Args, CapBody, CapItem, CapRecord, Created, Features, FileLock, FilePath, InodeStat, MClientCapRelease,
     MClientCaps, MClientLease, MClientReconnect, MClientReply, MClientRequest, MClientSession, SetAttr, cap,
     cap_op, lease_action, lock, op, open_flag, request_flag, session_op, setattr,
 };
 use messages::mon::Body;
 use msgr::Message;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use types::Utime;
 
@@ -25,6 +26,12 @@ const TRUST_US: u64 = 40_000_000;
 
 /// In numbers of operations.
 const CHANGES: u32 = 0x1000;
+/// What a kernel wants of a directory in which it makes names; of files nobody wants just that.
+const OPS: u32 = cap::FC | cap::FR;
+const WANTED: u32 = cap::EXCL | OPS | cap::FA | cap::FL;
+/// Of a server: clients give numbers to files.
+const DELEGATES: u32 = 13;
+
 /// As newer clients name owners of locks.
 const OWNER_BIT: u64 = 1 << 63;
 
@@ -48,6 +55,9 @@ pub struct Client {
     pub life: u64,
     pub has_session: bool,
     pub is_open: bool,
+    /// Its server lets it give numbers to files; these.
+    delegates: bool,
+    numbers: VecDeque<u64>,
     /// Its server has ended its session.
     pub is_over: bool,
     pub caps: BTreeMap<u64, CapRecord>,
@@ -75,6 +85,10 @@ pub struct Client {
     renewals: BTreeMap<u64, u64>,
     pub out: Vec<Message>,
     pub now: u64,
+}
+
+fn is_async(m: &MClientRequest) -> bool {
+    m.flags & request_flag::ASYNC != 0
 }
 
 pub fn name(n: u8) -> String {
@@ -135,12 +149,17 @@ impl Client {
             let m = MClientSession::long(session_op::REQUEST_OPEN, Features::of(0x7_ffff));
             return self.out.push(m.message(0));
         }
-        for (tid, ino) in &self.unsafes {
-            if let Some((m, _)) = self.asked.get(tid) {
-                let mut m = m.clone();
-                (m.flags, m.ino, m.retries) = (m.flags | request_flag::REPLAY, *ino, 1);
-                self.out.push(m.message(*tid));
+        // The stock ends with the server.
+        self.numbers.clear();
+        for (tid, (m, _)) in &self.asked {
+            let mut m = m.clone();
+            m.retries = 1;
+            match self.unsafes.get(tid) {
+                Some(ino) => (m.flags, m.ino) = (m.flags | request_flag::REPLAY, *ino),
+                None if is_async(&m) => {}
+                None => continue,
             }
+            self.out.push(m.message(*tid));
         }
         self.seqs.values_mut().for_each(|s| *s = (0, 0));
         // What belongs to a capability that it has given back since goes before what it holds.
@@ -179,7 +198,7 @@ impl Client {
         let rest: Vec<(u64, MClientRequest)> = self
             .asked
             .iter()
-            .filter(|(tid, _)| !self.unsafes.contains_key(*tid))
+            .filter(|(tid, (m, _))| !(self.unsafes.contains_key(*tid) || again && is_async(m)))
             .map(|(tid, (m, _))| (*tid, m.clone()))
             .collect();
         for (tid, mut m) in rest {
@@ -206,7 +225,10 @@ impl Client {
             MClientSession::KIND => {
                 let s = MClientSession::from_message(m).unwrap();
                 match s.op {
-                    session_op::OPEN => self.opened(),
+                    session_op::OPEN => {
+                        self.delegates = s.features.has(DELEGATES);
+                        self.opened();
+                    }
                     session_op::CLOSE => self.is_over = true,
                     // It tries again.
                     session_op::REJECT => self.conn = None,
@@ -226,8 +248,36 @@ impl Client {
     /// Begins an operation that the server is asked for.
     pub fn ask(&mut self, what: &What, h: &mut History) {
         let number = h.begin(self.id, what.clone(), false);
-        let m = request(what);
+        let mut m = request(what);
+        self.choose_async(&mut m);
         self.send_request(m, Some(number));
+    }
+
+    /// In a directory of its own it need not wait; it says so first, and waits for the first file.
+    fn choose_async(&mut self, m: &mut MClientRequest) {
+        let dir = m.path.ino;
+        if !self.delegates || !self.is_open || !matches!(m.op, op::CREATE | op::UNLINK) {
+            return;
+        }
+        match self.caps.get_mut(&dir) {
+            Some(record) if record.wanted == WANTED => {}
+            Some(record) => {
+                record.wanted = WANTED;
+                return self.tell(dir, cap_op::UPDATE);
+            }
+            None => return,
+        }
+        let bit = if m.op == op::CREATE { cap::FC } else { cap::FR };
+        if !self.may(dir, cap::FX | bit) {
+            return;
+        }
+        if m.op == op::CREATE {
+            let Some(ino) = self.numbers.pop_front() else {
+                return;
+            };
+            m.ino = ino;
+        }
+        m.flags |= request_flag::ASYNC | request_flag::WANT_DENTRY;
     }
 
     /// Opens a file, which changes nothing that others see.
@@ -319,6 +369,11 @@ impl Client {
     }
 
     fn see(&mut self, reply: &MClientReply, asked: &MClientRequest, sent: u64) {
+        if asked.op == op::CREATE && self.delegates && !reply.extra.is_empty() {
+            let made = Created::from_bytes(&reply.extra).unwrap();
+            let runs = made.delegated.iter();
+            self.numbers.extend(runs.flat_map(|(first, n)| *first..first + n));
+        }
         let listed = entries(reply);
         let dir = reply.trace.dentry.as_ref().map(|d| d.dir.clone());
         let target = reply.trace.target.as_deref().cloned();
@@ -591,7 +646,7 @@ impl Client {
         let used = self
             .caps
             .get(&ino)
-            .is_none_or(|c| c.wanted != 0 || !c.flock.is_empty());
+            .is_none_or(|c| !matches!(c.wanted, 0 | WANTED) || !c.flock.is_empty());
         if busy || used {
             return;
         }

@@ -31,6 +31,8 @@ pub struct Plan {
     pub caching: Caching,
     pub early: bool,
     pub cache_bytes: usize,
+    /// Files are made under numbers of their clients.
+    pub async_names: bool,
 }
 
 impl Plan {
@@ -42,6 +44,7 @@ impl Plan {
             early: seed % 8 != 7,
             // Rows leave it, and listings give no capabilities.
             cache_bytes: if seed % 5 == 4 { 20_000 } else { 256 << 20 },
+            async_names: seed % 3 == 1,
         }
     }
 }
@@ -172,6 +175,11 @@ fn a_name_changed_behind_a_lease_is_noticed() {
 #[test]
 fn leases_forgotten_over_a_restart_are_noticed() {
     is_noticed(Wrong::Rule(Broken::Oblivious));
+}
+
+#[test]
+fn a_number_given_to_two_is_noticed() {
+    is_noticed(Wrong::Rule(Broken::Reused));
 }
 
 #[test]

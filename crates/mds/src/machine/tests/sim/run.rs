@@ -300,6 +300,7 @@ impl Sim {
             caching: self.plan.caching,
             early: self.plan.early,
             cache_bytes: self.plan.cache_bytes,
+            async_names: self.plan.async_names,
             ..Options::default()
         };
         let mut m = Machine::new(options, place, self.store.pool.start());
