@@ -1,0 +1,43 @@
+//! OSDs that come back at bad moments: what they say of what was confirmed, and what is left of it on the others.
+
+use super::*;
+
+/// A disk that was lost, and whose OSD dies once more before it has heard the others: its birth tells nothing of what was confirmed.
+#[test]
+fn a_disk_that_was_lost_says_nothing_after_another_restart() {
+    let mut c = Cluster::new(3, 2, 1);
+    c.run(in_turn(), 300);
+    c.do_now("a", vec![write_full(&[1; 100])]);
+    c.do_now("b", vec![write_full(&[2; 40])]);
+    c.kill(0);
+    (c.in_sync, c.acting) = (vec![0, 1, 2], vec![Some(0), Some(1), Some(2)]);
+    let node = &mut c.nodes[0];
+    (node.store, node.flushed) = Default::default();
+    (c.primary, c.interval) = (0, c.epoch);
+    c.start(0);
+    // What it began with is durable, and nobody was heard.
+    c.flush(0);
+    c.kill(0);
+    (c.in_sync, c.acting) = (vec![0, 1, 2], vec![Some(0), Some(1), Some(2)]);
+    (c.primary, c.interval) = (0, c.epoch);
+    c.start(0);
+    c.settle();
+    assert_eq!(c.check("a").unwrap(), [1; 100]);
+    assert_eq!(c.check("b").unwrap(), [2; 40]);
+    c.check_logs();
+}
+
+/// The same in a PG that is new: that it was begun before keeps nobody from it.
+#[test]
+fn a_new_pg_whose_primary_dies_before_it_has_heard_the_others_is_new() {
+    let mut c = Cluster::new(3, 2, 1);
+    c.flush(0);
+    c.kill(0);
+    (c.in_sync, c.acting) = (vec![0, 1, 2], vec![Some(0), Some(1), Some(2)]);
+    (c.primary, c.interval) = (0, c.epoch);
+    c.start(0);
+    c.settle();
+    assert_eq!(c.do_now("a", vec![write_full(&[1; 100])]).result, 0);
+    c.settle();
+    assert_eq!(c.check("a").unwrap(), [1; 100]);
+}
