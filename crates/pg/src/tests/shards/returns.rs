@@ -41,3 +41,23 @@ fn a_new_pg_whose_primary_dies_before_it_has_heard_the_others_is_new() {
     c.settle();
     assert_eq!(c.check("a").unwrap(), [1; 100]);
 }
+
+/// No fewer may be in sync, one dies for good with a write on its way, and another one takes its place.
+#[test]
+fn one_that_never_comes_back_is_replaced_though_it_lacks_something() {
+    let mut c = Cluster::new(4, 2, 1);
+    c.min_size = 3;
+    c.run(in_turn(), 300);
+    assert_eq!(c.do_now("a", vec![write_full(&[1; 100])]).result, 0);
+    let tid = c.send("a", vec![write_full(&[2; 100])]);
+    c.kill(2);
+    c.run(in_turn(), 400);
+    assert_eq!(c.in_sync, [0, 1, 2]);
+    assert!(c.answered(tid).is_none(), "osd.2 may come back without it");
+    c.crush = vec![0, 1, 3];
+    c.tell_all();
+    c.settle();
+    assert_eq!(c.answered(tid).unwrap().result, 0);
+    assert_eq!(c.check("a").unwrap(), [2; 100]);
+    c.check_logs();
+}
