@@ -42,6 +42,40 @@ fn a_new_pg_whose_primary_dies_before_it_has_heard_the_others_is_new() {
     assert_eq!(c.check("a").unwrap(), [1; 100]);
 }
 
+/// One of the set stands still while so much is written that the log forgets all that was confirmed, if it may.
+#[test]
+fn a_log_keeps_an_entry_that_all_have() {
+    let mut c = Cluster::new(3, 2, 1);
+    c.run(in_turn(), 300);
+    let allow = |c: &mut Cluster| {
+        if let Role::Primary(pg) = &mut c.nodes[0].role {
+            pg.allow(1, u64::MAX);
+        }
+    };
+    // As little as there can be: 100 entries, of which 25 go at a time.
+    allow(&mut c);
+    for n in 0..100 {
+        assert_eq!(c.do_now("a", vec![write_full(&[n; 40])]).result, 0);
+    }
+    c.cut(0, 2);
+    let mut last = 0;
+    for n in 0..110 {
+        last = c.send("a", vec![write_full(&[n; 50])]);
+    }
+    c.deliver_all((0, 1));
+    (c.flush(0), c.flush(1));
+    assert!(c.answered(last).is_none());
+    c.kill(0);
+    c.mend();
+    assert_eq!((c.primary, &c.in_sync[..]), (1, &[1, 2][..]));
+    assert_eq!(c.data("a").unwrap(), [99; 40]);
+    c.start(0);
+    c.settle();
+    assert_eq!(c.check("a").unwrap(), [99; 40]);
+    // Logs begin where each has trimmed.
+    c.check_all();
+}
+
 /// No fewer may be in sync, one dies for good with a write on its way, and another one takes its place.
 #[test]
 fn one_that_never_comes_back_is_replaced_though_it_lacks_something() {
