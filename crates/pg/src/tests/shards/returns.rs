@@ -76,6 +76,43 @@ fn a_log_keeps_an_entry_that_all_have() {
     c.check_all();
 }
 
+/// A member that did not hear that something is let go, whose primary dies then.
+#[test]
+fn what_a_member_was_not_told_to_let_go_goes_later() {
+    let mut c = Cluster::new(3, 2, 1);
+    c.run(in_turn(), 300);
+    assert_eq!(c.do_now("a", vec![write_full(&[1; 100])]).result, 0);
+    c.run(in_turn(), 600);
+    assert_eq!((0..3).map(|o| c.asides(o)).sum::<usize>(), 0);
+    let tid = c.send("a", vec![write_full(&[2; 100])]);
+    for member in [1, 2] {
+        c.deliver_all((0, member));
+        c.flush(member);
+        c.deliver_all((member, 0));
+    }
+    c.flush(0);
+    assert_eq!(c.answered(tid).unwrap().result, 0);
+    assert!(c.asides(2) > 0);
+    // The word goes to all but one.
+    for _ in 0..10 {
+        c.now += Duration::from_millis(50);
+        c.input(0, Input::Tick);
+        c.deliver_all((0, 1));
+        (c.flush(0), c.flush(1));
+        c.deliver_all((1, 0));
+    }
+    assert_eq!((c.asides(0), c.asides(1)), (0, 0));
+    assert!(c.asides(2) > 0);
+    c.kill(0);
+    assert_eq!(c.primary, 1);
+    assert_eq!(c.do_now("b", vec![write_full(&[3; 40])]).result, 0);
+    c.run(in_turn(), 600);
+    assert_eq!((c.asides(1), c.asides(2)), (0, 0));
+    c.start(0);
+    c.settle();
+    c.check_all();
+}
+
 /// No fewer may be in sync, one dies for good with a write on its way, and another one takes its place.
 #[test]
 fn one_that_never_comes_back_is_replaced_though_it_lacks_something() {
