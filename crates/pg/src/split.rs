@@ -60,6 +60,8 @@ impl Pg {
                 }
             }
         }
+        // A store that is empty knows nothing of what others have confirmed, however often its OSD starts before it has asked them.
+        self.state.meta.complete &= !(nearest && self.state.pool.coding.is_some());
         (self.state.meta.stats.version, self.state.meta.stats.user_version) = (newest, user_version);
         self.state.meta.life = self.state.pool.life_of(self.state.id.pg.seed);
         self.begin_count(store, now);

@@ -273,7 +273,8 @@ impl PgLog {
     }
 
     /// The version up to which the next transaction should trim, once there are a few too many ([`LOG_TRIM`] at most).
-    /// Never an entry of a transaction that is not `committed`.
+    /// Never an entry of a transaction that is not `committed`, nor the newest of those that are: who takes back what
+    /// is behind it has to find it.
     pub fn trim_point(&self, committed: Seq) -> Option<EVersion> {
         let step = self.step();
         let long = self.order.len() >= self.keep + step;
@@ -282,15 +283,19 @@ impl PgLog {
             return None;
         }
         let trimmed = self.order.len().saturating_sub(self.keep).clamp(step, LOG_TRIM);
-        let (version, _, seq) = self.order[trimmed - 1];
-        (seq <= committed || broken::is(Rule::TrimsCommitted)).then_some(version)
+        let (version, ..) = self.order[trimmed - 1];
+        (self.is_committed(trimmed, committed) || broken::is(Rule::TrimsCommitted)).then_some(version)
     }
 
     /// The same for all that is too much.
     pub fn excess(&self, committed: Seq) -> Option<EVersion> {
         let last = self.order.len().checked_sub(self.keep + 1)?;
-        let (version, _, seq) = self.order[last];
-        (seq <= committed).then_some(version)
+        let (version, ..) = self.order[last];
+        self.is_committed(last + 1, committed).then_some(version)
+    }
+
+    fn is_committed(&self, at: usize, committed: Seq) -> bool {
+        self.order.get(at).is_some_and(|(.., seq)| *seq <= committed)
     }
 
     /// Forgets what was trimmed.

@@ -1,6 +1,7 @@
 //! Whole PGs over shards, one for each OSD, with stores of their own and a network that a seed may cut. The configuration is kept as the
 //! cluster state keeps it: sets, and who has which shard.
 
+mod returns;
 mod walks;
 
 use super::replication::in_turn;
@@ -55,6 +56,7 @@ pub(super) struct Cluster {
     /// What is read.
     snap: u64,
     pub requests: Rig,
+    min_size: usize,
 }
 
 impl Cluster {
@@ -85,14 +87,11 @@ impl Cluster {
             led: BTreeSet::from([0]),
             snap: NOSNAP,
             requests: Rig::new(),
+            min_size: k,
         };
         c.requests.snapc = (0, Vec::new());
         (0..n as OsdId).for_each(|osd| c.start(osd));
         c
-    }
-
-    fn min_size(&self) -> usize {
-        self.coding.layout.k()
     }
 
     fn is_up(&self, osd: OsdId) -> bool {
@@ -118,7 +117,7 @@ impl Cluster {
             in_sync: self.in_sync.clone(),
             up: up.iter().copied().flatten().collect(),
             size: self.coding.layout.shards() as u32,
-            min_size: self.min_size() as u32,
+            min_size: self.min_size as u32,
             acting: self.acting.clone(),
             learners: types::places::learners(&self.acting, &self.in_sync, &up),
         }
@@ -234,7 +233,7 @@ impl Cluster {
         node.role = Role::Down;
         node.store = node.flushed.clone();
         self.connect(osd, false);
-        if self.in_sync.contains(&osd) && self.in_sync.len() > self.min_size() {
+        if self.in_sync.contains(&osd) && self.in_sync.len() > self.min_size {
             self.in_sync.retain(|o| *o != osd);
             self.acting
                 .iter_mut()
@@ -352,7 +351,7 @@ impl Cluster {
             let stays = osd.is_some_and(|o| p.in_sync.contains(&o));
             assert!(!stays || acting[at] == *osd, "who stays has its shard");
         }
-        if p.in_sync.len() < self.min_size().min(self.in_sync.len()) {
+        if p.in_sync.len() < self.min_size.min(self.in_sync.len()) {
             return;
         }
         if p.in_sync[0] != self.primary || p.in_sync == self.in_sync {

@@ -226,6 +226,31 @@ pub(crate) fn clear(
     Ok(Some(txn))
 }
 
+/// Of a transaction that lets go what was set aside for entries: the newest of these.
+pub(crate) fn lets_go(txn: &Transaction) -> Option<EVersion> {
+    let shard = aside_of(txn.collection.shard);
+    let removed = txn.ops.iter().filter_map(|op| match op {
+        Op::Remove { oid } if oid.shard == shard => Aside::at(oid),
+        _ => None,
+    });
+    removed.map(|a| a.version).max()
+}
+
+/// A part of what is set aside for entries before `before`, removed; None: there is nothing.
+pub(crate) fn sweep(
+    id: SPgId,
+    range: HashRange,
+    before: EVersion,
+    store: &mut dyn ObjectStore,
+) -> Result<Option<Transaction>, IoError> {
+    let found = places(id, range, ASIDE_MAX + 1, store)?;
+    let old = |o: &ObjectId| Aside::at(o).is_some_and(|a| a.version < before);
+    let mut txn = Transaction::new(id);
+    let steps = found.into_iter().filter(old).take(CLEARED_MAX);
+    txn.ops.extend(steps.map(|oid| Op::Remove { oid }));
+    Ok((!txn.ops.is_empty()).then_some(txn))
+}
+
 /// Steps that let go what was set aside up to and with `to`, at most `max` objects.
 pub(crate) fn let_go(
     id: SPgId,

@@ -47,6 +47,8 @@ pub(crate) struct LocalCopy {
     refused: Option<Errno>,
     /// The objects of this PG, as far as this OSD knows of splits; None: all.
     range: Option<HashRange>,
+    /// What earlier primaries have let go is let go here, too, as of this interval.
+    swept: Epoch,
 }
 
 impl LocalCopy {
@@ -60,6 +62,7 @@ impl LocalCopy {
             units: UnitReads::default(),
             refused: None,
             range: None,
+            swept: 0,
         }
     }
 
@@ -332,6 +335,9 @@ impl LocalCopy {
             Some(e) => Err(e),
             None => self.check(txn).and_then(|()| store.submit(txn)),
         };
+        if result.is_ok() && self.id.shard >= 0 && self.swept < self.group.interval {
+            self.sweep(txn, store);
+        }
         if let Err(e) = result
             && !broken::is(Rule::RefusedStays)
             && self.refused.replace(e).is_none()
@@ -342,6 +348,25 @@ impl LocalCopy {
         PeerBody::Applied {
             seq,
             result: result.err().map_or(0, |e| e.code()),
+        }
+    }
+
+    /// A primary lets go by their names what it has set aside itself. What an earlier one let go with a transaction that never came here it
+    /// does not know of; but it is older than what is let go now, and entries are let go in their order: all have it.
+    fn sweep(&mut self, txn: &Transaction, store: &mut dyn ObjectStore) {
+        let (Some(before), Some(range)) = (undo::lets_go(txn), self.range) else {
+            return;
+        };
+        self.swept = self.group.interval;
+        loop {
+            let done = match undo::sweep(self.id, range, before, store) {
+                Ok(Some(txn)) => self.submit(txn, store),
+                Ok(None) => return,
+                Err(e) => Err(e),
+            };
+            if let Err(e) = done {
+                return tracing::warn!("pg {}: what was set aside is not let go: {e}", self.id);
+            }
         }
     }
 
@@ -383,6 +408,11 @@ impl LocalCopy {
         let had_meta = store.meta(self.id)?.is_some();
         let meta = self.meta(store)?;
         let log = store.log_entries(self.id)?;
+        let is_whole = had_meta && meta.complete;
+        if log.is_empty() && !is_whole && self.id.shard >= 0 {
+            // Of one that was removed in part, or has lost its log: it tells nothing any more.
+            self.clear_asides(store)?;
+        }
         let version = |e: Option<&(EVersion, bytes::Bytes)>| e.map_or(EVersion::default(), |(v, _)| *v);
         let fits = meta.dirty.len() <= INFO_DIRTY_MAX;
         // Entries of PGs that were split off say nothing of this one, and not every copy has them.
@@ -400,7 +430,7 @@ impl LocalCopy {
         }
         Ok(PeerBody::Info(PgInfo {
             exists: true,
-            complete: had_meta && meta.complete && fits,
+            complete: is_whole && fits,
             head,
             tail: version(log.first()),
             dirty: if fits { meta.dirty } else { Vec::new() },
@@ -477,13 +507,18 @@ impl LocalCopy {
         }
     }
 
+    /// What was set aside for a log that is gone must not be taken for what a later one has set aside.
+    fn clear_asides(&mut self, store: &mut dyn ObjectStore) -> Result<(), IoError> {
+        let range = self.range_of_shard()?;
+        while let Some(txn) = undo::clear(self.id, range, store)? {
+            self.submit(txn, store)?;
+        }
+        Ok(())
+    }
+
     fn reset(&mut self, store: &mut dyn ObjectStore) -> Result<(), IoError> {
         if self.id.shard >= 0 {
-            // What was set aside for a log that is gone must not be taken for what a later one has set aside.
-            let range = self.range_of_shard()?;
-            while let Some(txn) = undo::clear(self.id, range, store)? {
-                self.submit(txn, store)?;
-            }
+            self.clear_asides(store)?;
         }
         let mut txn = Transaction::new(self.id);
         if store.has_collection(self.id)? {

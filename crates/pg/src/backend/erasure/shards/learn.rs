@@ -442,8 +442,13 @@ impl Shards {
 
     /// The log goes there: from here on the member is full.
     fn finish_if_done(&mut self, osd: OsdId, ctx: &mut Lent<'_>) {
-        // Nothing is written while one of the set is made anew, and it can take nothing back.
-        let waits = self.group.is_in_sync(osd) && self.durable < ctx.pg.last_seq;
+        // Nothing is written while one of the set is made anew, and it can take nothing back: the others have all of it first.
+        let last = ctx.pg.last_seq;
+        let lacks = |(other, m): (&OsdId, &Member)| {
+            *other != osd && self.group.is_in_sync(*other) && !m.lost && m.confirmed() < last
+        };
+        let behind = self.durable < last || self.members.iter().any(lacks);
+        let waits = self.group.is_in_sync(osd) && behind;
         let Some(l) = self.learning(osd) else { return };
         if !l.is_done() || waits {
             return;

@@ -66,7 +66,7 @@ pub(super) struct Member {
     pending: VecDeque<Sent>,
     /// The newest entry that it has confirmed; None: it has not confirmed its beginning yet.
     base: Option<EVersion>,
-    /// It joins when all of `in_sync` have everything up to here: what it was given as it stood it cannot take back.
+    /// It joins when all that are in the set with it have everything up to here: what it was given as it stood it cannot take back.
     pub joins_at: Seq,
     /// Its store does not have what the set says that it has.
     pub lost: bool,

@@ -10,7 +10,7 @@
 //! - Nothing is executed with fewer than k shards that can be read, or fewer in sync than min_size.
 //! - An answer waits for every OSD of `in_sync`, and for those whose addition was proposed, until the outcome is seen.
 //! - What was set aside is let go when all of these have the entry, not before.
-//! - A learner joins when all of `in_sync` have everything that it was given as it stood: it cannot take that back.
+//! - A learner joins when all that are in the set with it have everything that it was given as it stood: it cannot take that back.
 //!
 //! Bounds: `UNCONFIRMED_MAX` changes that not all have; clients' operations wait beyond that. The rest is named where it is.
 
@@ -49,8 +49,10 @@ use types::{Errno, HObject, OsdId};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A primary keeps its lead for so long, so that clients that followed it find it.
 const LEAD_MIN: Duration = Duration::from_secs(2);
-/// Changes that not all of `in_sync` have; each has one or two objects set aside.
+/// Changes that not all of `in_sync` have; most have one or two objects set aside.
 const UNCONFIRMED_MAX: usize = 1500;
+/// Objects set aside: some changes remove many clones. With what one step of a trim adds it is less than what an undoing takes.
+const ASIDES_MAX: usize = 3000;
 
 /// What the primary knows of the shards.
 #[derive(Debug)]
@@ -86,6 +88,8 @@ pub(crate) struct Shards {
     last_number: u64,
     look_at: Option<Duration>,
     asides: VecDeque<Aside>,
+    /// Objects of all of them.
+    set_aside: usize,
     /// The newest transaction when the PG was looked after last.
     idle_since: Option<Seq>,
     reads: Reads,
@@ -130,6 +134,7 @@ impl Shards {
             last_number: 0,
             look_at: None,
             asides: VecDeque::new(),
+            set_aside: 0,
             idle_since: None,
             readable: BTreeSet::new(),
             lacking: Vec::new(),
@@ -222,9 +227,10 @@ impl Shards {
                 }
             }
         }
-        // A learner that joined by a proposal whose outcome came late.
+        // A learner that joined by a proposal whose outcome came late, or one that was heard again meanwhile and left alone.
         let joined = |(osd, m): &(&OsdId, &Member)| {
-            m.is_learning() && self.group.is_in_sync(**osd) && !old.in_sync.contains(osd)
+            let waits = m.is_learning() || matches!(m.phase, Phase::Heard(_));
+            waits && self.group.is_in_sync(**osd) && !old.in_sync.contains(osd)
         };
         let joined: Vec<OsdId> = self.members.iter().filter(joined).map(|(o, _)| *o).collect();
         for osd in joined {
@@ -431,7 +437,8 @@ impl Shards {
         }
         self.release_committed();
         self.newest = ctx.pg.last_seq;
-        self.crowded = ctx.pg.log.since(self.confirmed) > UNCONFIRMED_MAX;
+        let unconfirmed = ctx.pg.log.since(self.confirmed);
+        self.crowded = unconfirmed > UNCONFIRMED_MAX || self.set_aside > ASIDES_MAX;
         if !at_rest {
             self.propose(ctx);
         }

@@ -92,11 +92,16 @@ impl Shards {
         let Some(heard) = self.all_heard() else { return };
         let mine = ctx.pg.log.head();
         let empty = ctx.pg.log.len() == 0 && ctx.pg.meta.stats.version == 0;
-        let has_some = |(_, info): &(OsdId, PgInfo)| is_whole(info) && info.head != EVersion::default();
-        if !ctx.pg.meta.complete || self.born && empty && heard.iter().any(has_some) {
+        // One that was being made anew has nothing to give, and is no sign of a new PG.
+        let has_some = |(_, info): &(OsdId, PgInfo)| info.head != EVersion::default();
+        let fresh = empty && !heard.iter().any(has_some);
+        let unsure = !ctx.pg.meta.complete || self.born && empty;
+        if unsure && !fresh {
             return self.is_lost_here(&heard, ctx);
         }
-        let fresh = empty && !heard.iter().any(has_some);
+        if !self.is_complete_here(ctx) {
+            return;
+        }
         let mut whole = Vec::new();
         for (osd, info) in heard {
             match is_whole(&info) {
@@ -118,7 +123,6 @@ impl Shards {
             return;
         }
         self.peered = true;
-        ctx.pg.meta.complete = true;
         tracing::debug!("pg {}: peered in interval {}", ctx.pg.id, self.group.interval);
         let last = ctx.pg.last_seq;
         for (osd, head) in whole {
@@ -129,6 +133,23 @@ impl Shards {
             }
         }
         self.remember_asides(ctx.pg, ctx.store);
+    }
+
+    /// Before a transaction of a new PG goes on its way the shard here is one that tells what was confirmed.
+    fn is_complete_here(&mut self, ctx: &mut Lent<'_>) -> bool {
+        if std::mem::replace(&mut ctx.pg.meta.complete, true) {
+            return true;
+        }
+        let mut txn = Transaction::new(ctx.pg.id);
+        txn.ops.push(ctx.pg.meta_op());
+        match ctx.store.submit(&txn) {
+            Ok(seq) => ctx.pg.last_seq = seq,
+            Err(e) => {
+                tracing::error!("pg {}: that it is new is not written down: {e}", ctx.pg.id);
+                ctx.pg.meta.complete = false;
+            }
+        }
+        ctx.pg.meta.complete
     }
 
     /// True if something has to be taken back first, by members or here.

@@ -53,14 +53,28 @@ impl Shards {
         }
     }
 
-    /// The set as it should be now.
+    /// The set as it should be now. What a learner was given as it stood it cannot take back: all that are in the set with it have that.
+    /// Who leaves with this need not: one that is gone for good, and cannot leave before another one is there, would else keep all out.
     fn wanted_set(&self, now: Duration, pg: &PgState) -> Set {
+        let answered = self.confirmed.min(pg.last_seq);
+        let ready = |m: &Member| m.is_full() && m.is_synced() && m.confirmed() >= answered;
+        let set = self.set_with(now, ready);
+        let has = |osd: &OsdId| match *osd == self.group.me {
+            true => self.durable,
+            false => self.members.get(osd).map_or(0, Member::confirmed),
+        };
+        let all_have = set.in_sync.iter().map(has).min().unwrap_or(0);
+        let new = set.in_sync.iter().filter(|o| !self.group.is_in_sync(**o));
+        let mut new = new.filter_map(|o| self.members.get(o));
+        match new.all(|m| m.joins_at <= all_have) {
+            true => set,
+            false => self.set_with(now, |m| ready(m) && m.joins_at <= self.confirmed),
+        }
+    }
+
+    fn set_with(&self, now: Duration, ready: impl Fn(&Member) -> bool) -> Set {
         let g = &self.group;
         let mut set = self.present();
-        let answered = self.confirmed.min(pg.last_seq);
-        let ready = |m: &Member| {
-            m.is_full() && m.is_synced() && m.confirmed() >= answered && self.confirmed >= m.joins_at
-        };
         // Learners that are ready come in; who has the place leaves, but not a primary: another one leads first.
         for (osd, m) in &self.members {
             let joins = !g.is_in_sync(*osd) && self.peered && ready(m);

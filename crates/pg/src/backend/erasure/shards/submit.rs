@@ -3,8 +3,8 @@
 //!
 //! Bounds: [`LET_GO_MAX`] in one transaction; what is set aside follows from what is not confirmed.
 
-use super::Shards;
 use super::member::Member;
+use super::{ASIDES_MAX, Shards};
 use crate::api::Output;
 use crate::backend::Lent;
 use crate::backend::erasure::cut::on_shard;
@@ -62,10 +62,12 @@ impl Shards {
         };
         let seq = lent.store.submit(txn)?;
         (lent.pg.last_seq, self.newest) = (seq, seq);
-        self.asides.drain(..gone);
+        self.drop_asides(gone);
         if !objects.is_empty() {
-            self.asides.push_back(Aside { seq, objects });
+            self.push_aside(seq, objects);
         }
+        // Not only when it is looked at next: until then a burst goes on its way.
+        self.crowded |= self.set_aside > ASIDES_MAX;
         self.send_shards(cut, bare, head, seq, lent);
         Ok(seq)
     }
@@ -123,7 +125,7 @@ impl Shards {
 
     /// What was left aside before the PG was loaded: all of `in_sync` have that.
     pub(super) fn remember_asides(&mut self, pg: &PgState, store: &mut dyn ObjectStore) {
-        self.asides.clear();
+        self.drop_asides(self.asides.len());
         let found = undo::let_go(pg.id, pg.range, pg.log.head(), usize::MAX, store);
         let found = match found {
             Ok(found) => found,
@@ -137,11 +139,18 @@ impl Shards {
             })
             .collect();
         for objects in objects.chunks(LET_GO_MAX) {
-            self.asides.push_back(Aside {
-                seq: pg.last_seq,
-                objects: objects.to_vec(),
-            });
+            self.push_aside(pg.last_seq, objects.to_vec());
         }
+    }
+
+    fn push_aside(&mut self, seq: Seq, objects: Vec<HObject>) {
+        self.set_aside += objects.len();
+        self.asides.push_back(Aside { seq, objects });
+    }
+
+    fn drop_asides(&mut self, count: usize) {
+        let gone = self.asides.drain(..count);
+        self.set_aside -= gone.map(|a| a.objects.len()).sum::<usize>();
     }
 
     /// So many of the oldest, and their objects.
@@ -182,7 +191,7 @@ impl Shards {
         match lent.store.submit(txn) {
             Ok(seq) => {
                 (lent.pg.last_seq, self.newest) = (seq, seq);
-                self.asides.drain(..gone);
+                self.drop_asides(gone);
                 self.send_shards(cut, Vec::new(), None, seq, lent);
             }
             Err(e) => tracing::warn!("pg {}: what was set aside is not let go: {e}", lent.pg.id),
