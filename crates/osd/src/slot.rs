@@ -8,7 +8,7 @@ use types::{Epoch, SPgId};
 #[derive(Debug)]
 pub enum Role {
     Primary(Box<Pg>),
-    Replica(Replica),
+    Replica(Box<Replica>),
 }
 
 /// One placement group, and when it wants to be woken.

@@ -153,7 +153,7 @@ impl Osd {
         if let Some(pool) = self.placement.pool(pg.pg.pool) {
             replica.set_pg_num(pool.pg_num);
         }
-        Role::Replica(replica)
+        Role::Replica(Box::new(replica))
     }
 
     /// The PG that one was split off from with the newest map, if this OSD leads both, and its full members.

@@ -63,7 +63,8 @@ fn a_log_keeps_an_entry_that_all_have() {
         last = c.send("a", vec![write_full(&[n; 50])]);
     }
     c.deliver_all((0, 1));
-    (c.flush(0), c.flush(1));
+    c.flush(0);
+    c.flush(1);
     assert!(c.answered(last).is_none());
     c.kill(0);
     c.mend();
@@ -98,7 +99,8 @@ fn what_a_member_was_not_told_to_let_go_goes_later() {
         c.now += Duration::from_millis(50);
         c.input(0, Input::Tick);
         c.deliver_all((0, 1));
-        (c.flush(0), c.flush(1));
+        c.flush(0);
+        c.flush(1);
         c.deliver_all((1, 0));
     }
     assert_eq!((c.asides(0), c.asides(1)), (0, 0));
