@@ -15,7 +15,7 @@ import pytest
 from skeptest.cluster import unique
 from skeptest.mounts import make_volume, mounted, wait_active
 from skeptest.ownmounts import OwnMount
-from skeptest.run import end_group, popen, wait_until
+from skeptest.run import wait_until
 
 SHARED, EXCLUSIVE, UNLOCK, NOW = fcntl.LOCK_SH, fcntl.LOCK_EX, fcntl.LOCK_UN, fcntl.LOCK_NB
 WAIT_S = 60
@@ -338,33 +338,19 @@ def test_locks_of_an_open_file_go_with_it(mount, ours):
         assert other.read() == b''
 
 
-def server_to_come(skep):
-    """A process that becomes the server with a word. One that is made while files of a mount are open closes its copies of them first, and
-    a mount asks the server which locks end with that: so it would wait for itself."""
-    with open(skep.log, 'ab') as log:
-        return popen(['sh', '-c', 'read word && exec "$@" </dev/null', 'sh', *skep.argv()], stdin=subprocess.PIPE, stdout=log, stderr=log)
-
-
-def take_over(skep, to_come):
-    skep.kill()
-    skep.said_before, skep.proc = skep.log.stat().st_size, to_come
-    to_come.stdin.write(b'begin\n')
-    to_come.stdin.close()
-    skep.wait_ready()
-
-
 @pytest.mark.own
 def test_locks_of_our_mount_survive_a_restart(own, tmp_path):
     skep = own().start()
     make_volume(skep, 'fs')
-    ours, to_come = OwnMount(tmp_path / 'm', conf=skep.conf, name=['fs']), server_to_come(skep)
+    ours = OwnMount(tmp_path / 'm', conf=skep.conf, name=['fs'])
     try:
         ours.start()
         with mounted(skep, tmp_path / 'a', fs='fs') as a, both((a, ours)) as (f, g):
             fcntl.lockf(g, EXCLUSIVE, 10, 20)
             fcntl.lockf(f, EXCLUSIVE, 10, 0)
             waits = Waits(fcntl.lockf, g, EXCLUSIVE, 1, 0)
-            take_over(skep, to_come)
+            # Its process is made while these files are open, and closes its copies of them: it never locked, and waits for nobody.
+            skep.restart()
             wait_active(skep, 'fs')
             assert not may(f, SHARED, 1, 25) and may(f, SHARED, 1, 30)
             assert waits.thread.is_alive()
@@ -372,4 +358,3 @@ def test_locks_of_our_mount_survive_a_restart(own, tmp_path):
             assert waits.ends() == 'got it'
     finally:
         ours.end()
-        end_group(to_come)

@@ -8,6 +8,7 @@
 //! as long is [`Options::early`]'s to say ([`safe`]). An inode's capability is given back as it comes, but for files that are open
 //! ([`held`]).
 
+mod back;
 mod held;
 mod locks;
 mod losses;
@@ -20,6 +21,7 @@ pub use losses::Safety;
 
 use crate::options::Options;
 use crate::place::{Stage, Standing, standing};
+use back::Back;
 use bytes::Bytes;
 use client::{Client, DaemonEvent, DaemonLink, Error};
 use held::Holding;
@@ -148,6 +150,7 @@ pub struct Session {
     server: Option<u64>,
     /// The one that is spoken to.
     standing: Option<Standing>,
+    back: Back,
     since: Duration,
     heard: Duration,
     renew_at: Duration,
@@ -215,6 +218,7 @@ impl Session {
             seek_at: Duration::ZERO,
             server: None,
             standing: None,
+            back: Back::default(),
             since: Duration::ZERO,
             heard: Duration::ZERO,
             renew_at: Duration::ZERO,
@@ -327,13 +331,14 @@ impl Session {
                     && now >= self.seek_at
                     && (self.server.is_some() || !self.pending.is_empty()) =>
             {
-                let (client, fs) = (self.client.clone(), self.fs.clone());
-                self.seek = Some(io::task::spawn_local(async move {
-                    let asked = standing(&client, &fs);
-                    let found = io::task::timeout(OPEN_MAX, asked).await;
-                    found.unwrap_or(Err(Error::TimedOut))
-                }));
+                self.look();
             }
+            State::Reconnecting
+                if self.looks_whether_it_waits() && self.seek.is_none() && now >= self.seek_at =>
+            {
+                self.look();
+            }
+            State::Reconnecting if self.back.said => {}
             State::Opening | State::Reconnecting | State::Rejoining if now > self.since + OPEN_MAX => {
                 self.broke("the server does not answer");
             }
@@ -346,6 +351,16 @@ impl Session {
         self.hurry_old();
         self.tell_old();
         self.settle_all();
+    }
+
+    /// Asks the monitor for the server.
+    fn look(&mut self) {
+        let (client, fs) = (self.client.clone(), self.fs.clone());
+        self.seek = Some(io::task::spawn_local(async move {
+            let asked = standing(&client, &fs);
+            let found = io::task::timeout(OPEN_MAX, asked).await;
+            found.unwrap_or(Err(Error::TimedOut))
+        }));
     }
 
     fn renew(&mut self) {
@@ -364,15 +379,19 @@ impl Session {
             return;
         }
         tracing::debug!("file system {}: {why}", self.fs);
-        if self.state == State::Rejoining {
-            // It knows nothing of us any more.
+        if self.is_forgotten() {
             self.lost();
         }
         self.state = State::Seeking;
+        // What is being asked may be told of the time before.
+        self.seek = None;
         self.seek_at = self.now() + SEEK_EVERY;
     }
 
     fn stands(&mut self, found: crate::Result<Standing>) {
+        if self.state == State::Reconnecting {
+            return self.still_waits(found);
+        }
         if self.state != State::Seeking {
             return;
         }
@@ -405,6 +424,7 @@ impl Session {
             Err(e) => return self.refuse(e),
         }
         self.state = next;
+        self.back = Back::default();
         self.since = self.now();
         let bound = &self.told.max_file_size;
         bound.store(found.max_file_size, Ordering::Relaxed);
@@ -425,6 +445,12 @@ impl Session {
         if self.server.take().is_none() {
             return;
         }
+        let locked = self.held.values().filter(|h| !h.locks.is_empty()).count();
+        tracing::warn!(
+            "file system {}: the session with the metadata server was lost, with {} open files, {locked} of them with locks",
+            self.fs,
+            self.held.len()
+        );
         self.pushed = 0;
         self.releases.clear();
         let why = || Error::invalid(Errno::ESTALE, "the session with the metadata server was lost");
@@ -484,6 +510,7 @@ impl Session {
     }
 
     fn ready(&mut self) {
+        self.back.said = true;
         match self.state {
             State::Opening => {
                 let mut m = MClientSession::long(session_op::REQUEST_OPEN, Features::of(FEATURES));

@@ -464,3 +464,41 @@ async fn check_locks(m: &Mount, other: &Mount) {
 async fn locks_hold_between_clients() {
     with_two(async |m: &Mount, other: &Mount| check_locks(m, other).await).await;
 }
+
+/// The next server waits longer for a client that does not come back than ours waits for an answer to anything else. What was said to it
+/// is not said again.
+#[tokio::test]
+async fn locks_outlast_a_server_that_waits_for_others() {
+    served_for(async |conf: &Conf| {
+        let connect = async || Client::connect(conf.clone()).await.unwrap();
+        let (one, two, gone) = (connect().await, connect().await, connect().await);
+        let (m, other) = (mount(&one, "fs").await, mount(&two, "fs").await);
+        let options = Options {
+            session_timeout: Some(Duration::from_secs(25)),
+            ..Options::new("fs")
+        };
+        let third = Mount::connect(&gone, options).await.unwrap();
+        let dir = m.stat("").await.unwrap().ino;
+        let made = m
+            .create_file(ROOT, &Name::new(dir, "l"), 0o644, open_flag::RDWR)
+            .await;
+        let (stat, f) = made.unwrap();
+        let (_, g) = other.open_ino(ROOT, stat.ino, open_flag::RDWR).await.unwrap();
+        f.lock(&range(0, 10, lock::EXCL)).await.unwrap();
+        third.stat("l").await.unwrap();
+        // Without a word.
+        gone.shutdown().await;
+        let fail = r#"{"prefix": "mds fail", "role_or_gid": "fs:0"}"#;
+        one.mon_command(fail, "").await.unwrap();
+        assert_eq!(errno(g.lock(&range(5, 1, lock::SHARED)).await), Errno::EAGAIN);
+        assert!(f.is_locked());
+        f.lock(&range(0, 0, lock::UNLOCK)).await.unwrap();
+        g.lock(&range(5, 1, lock::SHARED)).await.unwrap();
+        drop((f, g));
+        m.close().await;
+        other.close().await;
+        one.shutdown().await;
+        two.shutdown().await;
+    })
+    .await;
+}

@@ -358,11 +358,11 @@ impl Filesystem for Files {
     }
 
     /// Who closes gives his locks back, and has nothing else to wait for: what was written is durable, and whoever asks for the size has
-    /// the server ask us.
+    /// the server ask us. Who never locked is not to wait for a server that is away.
     fn flush(&self, _: &Request, _: INodeNo, fh: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
-        self.shared.lockers.remove(fh.0, owner.0);
+        let may_hold = self.shared.lockers.closes(fh.0, owner.0);
         let file = match self.shared.file(fh) {
-            Ok(file) if file.is_locked() => file,
+            Ok(file) if may_hold && file.is_locked() => file,
             _ => return reply.ok(),
         };
         self.run(0, |_| async move {

@@ -116,14 +116,18 @@ impl Owners {
         self.all().entry(fh).or_default().insert(owner);
     }
 
-    pub fn remove(&self, fh: u64, owner: u64) {
+    /// An owner closes a handle. Whether he may hold locks: also by others of his handles, whose locks on the same file go with any of them.
+    /// A process that was forked has an owner of its own, which holds none.
+    pub fn closes(&self, fh: u64, owner: u64) -> bool {
         let mut all = self.all();
+        let may_hold = all.values().any(|owners| owners.contains(&owner));
         if let Some(owners) = all.get_mut(&fh) {
             owners.remove(&owner);
             if owners.is_empty() {
                 all.remove(&fh);
             }
         }
+        may_hold
     }
 
     /// A handle is gone.
@@ -165,9 +169,19 @@ mod tests {
         owners.add(1, 10);
         owners.add(1, 11);
         owners.add(2, 10);
-        owners.remove(1, 10);
-        owners.remove(2, 10);
+        owners.closes(1, 10);
+        owners.closes(2, 10);
         assert_eq!(owners.take(1), [11].into());
         assert!(owners.take(1).is_empty() && owners.all().is_empty());
+    }
+
+    #[test]
+    fn who_never_locked_has_nothing_to_give_back() {
+        let owners = Owners::default();
+        owners.add(1, 10);
+        assert!(!owners.closes(1, 11), "forked by owner 10, with handle 1");
+        assert!(owners.closes(2, 10), "another handle, maybe of the same file");
+        assert!(owners.closes(1, 10));
+        assert!(!owners.closes(1, 10));
     }
 }

@@ -11,7 +11,7 @@ use crate::membership::MdsState;
 use crate::row::{Inode, Job, Key, job};
 use messages::fs::{CapRecord, MClientReconnect, MClientSession, cap, session_op};
 use messages::mon::Body;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// That every client is waited for.
@@ -25,14 +25,33 @@ impl Machine {
             began: self.now.monotonic,
             unfinished: BTreeSet::new(),
             records: Vec::new(),
+            said_by: BTreeMap::new(),
         });
         self.push(Effect::Report(MdsState::Reconnect));
         self.go_on_reconnecting();
     }
 
     pub(crate) fn client_reconnect(&mut self, conn: Conn, client: ClientId, m: MClientReconnect) {
-        let known = self.sessions.get(client).is_some_and(|s| s.state == State::Away);
-        let (Some(rc), true) = (&mut self.reconnecting, known) else {
+        if self
+            .sessions
+            .get(client)
+            .and_then(|s| s.conn)
+            .is_some_and(|c| c != conn)
+        {
+            // Late: its client has another connection by now, and says it there.
+            return;
+        }
+        let hears = match (&mut self.reconnecting, self.sessions.get_mut(client)) {
+            (Some(rc), Some(s)) if s.state != State::Evicted => {
+                let hears = rc.hears(client, conn, s.state == State::Away);
+                if hears {
+                    (s.state, s.lost) = (State::Away, false);
+                }
+                hears
+            }
+            _ => false,
+        };
+        let (Some(rc), true) = (&mut self.reconnecting, hears) else {
             // Its session is gone, and with it what it held.
             let message = MClientSession::short(session_op::CLOSE, 0).message(0);
             self.push(Effect::Send { conn, message });

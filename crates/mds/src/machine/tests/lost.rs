@@ -3,6 +3,7 @@
 use super::world;
 use super::world::World;
 use crate::machine::*;
+use crate::membership::MdsState;
 use messages::fs::{Args, MClientSession, cap, op, session_op};
 use messages::mon::Body;
 
@@ -119,5 +120,89 @@ fn a_longer_time_to_come_back_begins_with_the_restart() {
     assert_eq!(w.fenced, [3]);
     w.come_back(2);
     w.settle();
-    assert_eq!(w.m.state, crate::membership::MdsState::Active);
+    assert_eq!(w.m.state, MdsState::Active);
+}
+
+/// Others were waited for, for longer than its connection lasted. It was evicted, and its locks were gone.
+#[test]
+fn who_says_again_what_it_holds_while_others_are_waited_for_stays() {
+    for lossless in [true, false] {
+        let mut w = world();
+        let f = w.make(1, 1, "f");
+        w.settle();
+        w.restart_as(true);
+        w.come_back(1);
+        w.settle();
+        assert_eq!(w.m.state, MdsState::Reconnect);
+        let again = w.connect_again(1, lossless);
+        w.say_held(1, again);
+        w.apply(Event::Closed { conn: 1 });
+        w.settle();
+        assert!(!w.clients[&1].closed && w.m.state == MdsState::Reconnect);
+        w.come_back(2);
+        w.settle();
+        assert_eq!(w.m.state, MdsState::Active);
+        assert!(w.m.caps[&f].holders.contains_key(&1), "what it said is known");
+        w.renew_for(600, &[2, again]);
+        assert!(w.fenced.is_empty() && !w.clients[&1].closed, "{lossless}");
+    }
+}
+
+/// Nothing was answered since. What it replays before it says what it holds is not carried out once for each connection.
+#[test]
+fn what_is_replayed_again_while_others_are_waited_for_is_in_the_queue_once() {
+    let mut w = world();
+    let (tid, f) = w.make_unsafe(1, "f");
+    let other = w.ask(1, op::MKDIR, (1, "d"), (0, ""), Args::words(&[0o755]));
+    w.clients.get_mut(&1).unwrap().unsafes.insert(other, f + 1);
+    w.restart_as(true);
+    w.come_back(1);
+    w.apply(Event::Closed { conn: 1 });
+    let again = w.connect_again(1, true);
+    w.say_held(1, again);
+    assert_eq!(w.m.replays.queue[&1].len(), 2);
+    w.settle();
+    w.come_back(2);
+    w.settle();
+    assert_eq!(w.m.state, MdsState::Active);
+    assert!(w.m.cached(f).is_some() && w.m.cached(f + 1).is_some());
+    let safe = &w.clients[&1].safe;
+    assert_eq!((safe[&tid], safe[&other]), (0, 0));
+    assert!(w.fenced.is_empty() && w.clients[&1].unsafes.is_empty());
+}
+
+/// What still comes by the one before would lead the answer there.
+#[test]
+fn what_comes_late_by_an_earlier_connection_is_not_heard() {
+    let mut w = world();
+    let f = w.make(1, 1, "f");
+    w.settle();
+    w.restart_as(true);
+    w.come_back(1);
+    let again = w.connect_again(1, true);
+    w.say_held(1, again);
+    w.say_held(1, 1);
+    w.apply(Event::Closed { conn: 1 });
+    w.come_back(2);
+    w.say_held(1, 1);
+    w.settle();
+    assert_eq!(w.m.state, MdsState::Active);
+    let s = w.m.sessions.get(1).unwrap();
+    assert!(s.conn == Some(again) && !s.lost);
+    assert!(w.m.caps[&f].holders.contains_key(&1));
+    w.renew_for(600, &[2, again]);
+    assert!(w.fenced.is_empty() && !w.clients[&1].closed);
+}
+
+/// By the same connection it is no client that knows what it does.
+#[test]
+fn who_says_it_twice_by_one_connection_is_evicted() {
+    let mut w = world();
+    w.make(1, 1, "f");
+    w.restart_as(true);
+    w.come_back(1);
+    w.say_held(1, 1);
+    w.settle();
+    assert!(w.clients[&1].closed);
+    assert_eq!(w.fenced, [1]);
 }
