@@ -689,6 +689,37 @@ impl Session {
     }
 }
 
+impl Session {
+    /// It was told, and waits for others: the monitor knows whether it still does.
+    fn looks_whether_it_waits(&self) -> bool {
+        self.state == State::Reconnecting && self.back.said && self.now() > self.since + OPEN_MAX
+    }
+
+    fn still_waits(&mut self, found: crate::Result<Standing>) {
+        let gid = self.standing.as_ref().map(|s| s.gid);
+        match found {
+            Ok(found) if self.back.waits_on(gid, &found) => self.since = self.now(),
+            Ok(_) => self.broke("the server does not answer"),
+            Err(Error::Closed) => self.refuse(Error::Closed),
+            Err(e) if e.is_not_found() => {
+                self.lost();
+                self.broke("the file system is gone");
+            }
+            // The monitor is away: nobody knows more.
+            Err(e) => {
+                self.seek_at = self.now() + SEEK_EVERY;
+                tracing::debug!("file system {}: {e}", self.fs);
+            }
+        }
+    }
+
+    /// A connection to the server with which there is a session came to nothing. One that was told that we are there, and neither answers
+    /// nor stays, knows nothing of us any more; one that was never reached may know us, and so may the one that takes its place.
+    fn is_forgotten(&self) -> bool {
+        self.state == State::Rejoining && self.back.said
+    }
+}
+
 /// An inode, its capability, and its size with its truncations.
 type Seen = (u64, CapStat, (u64, u32, u64));
 

@@ -3,9 +3,7 @@
 //! Invariant: a server that was told what is held here is not told again as long as it may be waiting for others, for longer than any time
 //! limit of ours. One that hears it twice may take it for a client that has lost its answer, and end the session with all its locks.
 
-use super::{OPEN_MAX, SEEK_EVERY, Session, State};
 use crate::place::{Stage, Standing};
-use client::Error;
 
 #[derive(Debug, Default)]
 pub(super) struct Back {
@@ -18,39 +16,8 @@ pub(super) struct Back {
 impl Back {
     /// What the monitor says while no answer comes: whether the server that was told may be waiting for others. When it serves it has
     /// answered, which may be on the way once.
-    fn waits_on(&mut self, gid: Option<u64>, found: &Standing) -> bool {
+    pub(super) fn waits_on(&mut self, gid: Option<u64>, found: &Standing) -> bool {
         gid == Some(found.gid) && (found.stage != Stage::Active || !std::mem::replace(&mut self.serves, true))
-    }
-}
-
-impl Session {
-    /// It was told, and waits for others: the monitor knows whether it still does.
-    pub(super) fn looks_whether_it_waits(&self) -> bool {
-        self.state == State::Reconnecting && self.back.said && self.now() > self.since + OPEN_MAX
-    }
-
-    pub(super) fn still_waits(&mut self, found: crate::Result<Standing>) {
-        let gid = self.standing.as_ref().map(|s| s.gid);
-        match found {
-            Ok(found) if self.back.waits_on(gid, &found) => self.since = self.now(),
-            Ok(_) => self.broke("the server does not answer"),
-            Err(Error::Closed) => self.refuse(Error::Closed),
-            Err(e) if e.is_not_found() => {
-                self.lost();
-                self.broke("the file system is gone");
-            }
-            // The monitor is away: nobody knows more.
-            Err(e) => {
-                self.seek_at = self.now() + SEEK_EVERY;
-                tracing::debug!("file system {}: {e}", self.fs);
-            }
-        }
-    }
-
-    /// A connection to the server with which there is a session came to nothing. One that was told that we are there, and neither answers
-    /// nor stays, knows nothing of us any more; one that was never reached may know us, and so may the one that takes its place.
-    pub(super) fn is_forgotten(&self) -> bool {
-        self.state == State::Rejoining && self.back.said
     }
 }
 
