@@ -70,6 +70,8 @@ pub(crate) struct Shards {
     peered: bool,
     /// What not all have is being taken back here.
     reloading: bool,
+    /// Why it does not peer, as it was said last: it is tried again and again.
+    stuck: String,
     /// The PG was made here now: it may be new, or what was here is gone.
     born: bool,
     handing: Option<Duration>,
@@ -123,6 +125,7 @@ impl Shards {
             durable: 0,
             peered: false,
             reloading: false,
+            stuck: String::new(),
             born: false,
             handing: None,
             no_handing_before: Duration::ZERO,
@@ -206,6 +209,7 @@ impl Shards {
         }
         if new_interval {
             self.peered = false;
+            self.stuck.clear();
             self.no_handing_before = ctx.now + LEAD_MIN;
             let stay: Vec<OsdId> = self.members.keys().copied().collect();
             stay.iter().for_each(|osd| self.stop_learning(*osd, ctx));

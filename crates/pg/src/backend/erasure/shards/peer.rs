@@ -73,6 +73,14 @@ impl Shards {
         }
     }
 
+    /// Why the PG does not peer: once, although it is looked at ten times a second.
+    fn say_stuck(&mut self, why: String, ctx: &Lent<'_>) {
+        if self.stuck != why {
+            tracing::error!("pg {}: {why}", ctx.pg.id);
+            self.stuck = why;
+        }
+    }
+
     /// The others of `in_sync`, each with what it has said; None: not all were heard.
     fn all_heard(&self) -> Option<Vec<(OsdId, PgInfo)>> {
         let others = self.group.in_sync.iter().filter(|o| **o != self.group.me);
@@ -111,13 +119,11 @@ impl Shards {
             }
         }
         if !fresh && whole.len() + 1 < self.coding.layout.k() {
-            tracing::error!(
-                "pg {}: {} shards are left, of which {} are needed",
-                ctx.pg.id,
-                whole.len() + 1,
-                self.coding.layout.k()
+            let (left, needed) = (whole.len() + 1, self.coding.layout.k());
+            return self.say_stuck(
+                format!("{left} shards are left, of which {needed} are needed"),
+                ctx,
             );
-            return;
         }
         if self.take_back(mine, &whole, ctx) {
             return;
@@ -145,7 +151,7 @@ impl Shards {
         match ctx.store.submit(&txn) {
             Ok(seq) => ctx.pg.last_seq = seq,
             Err(e) => {
-                tracing::error!("pg {}: that it is new is not written down: {e}", ctx.pg.id);
+                self.say_stuck(format!("that it is new is not written down: {e}"), ctx);
                 ctx.pg.meta.complete = false;
             }
         }
@@ -193,7 +199,7 @@ impl Shards {
                 self.reloading = true;
                 ctx.front.reload();
             }
-            Err(e) => tracing::error!("pg {id}: what not all have cannot be taken back: {e}"),
+            Err(e) => self.say_stuck(format!("what not all have cannot be taken back: {e}"), ctx),
         }
     }
 
@@ -255,7 +261,7 @@ impl Shards {
     fn is_lost_here(&mut self, heard: &[(OsdId, PgInfo)], ctx: &mut Lent<'_>) {
         let whole = heard.iter().filter(|(_, info)| is_whole(info));
         let Some((next, _)) = whole.max_by_key(|(_, info)| info.head) else {
-            return tracing::error!("pg {}: nobody has a shard that is whole", ctx.pg.id);
+            return self.say_stuck("nobody has a shard that is whole".into(), ctx);
         };
         if std::mem::replace(&mut ctx.pg.meta.complete, false) {
             tracing::error!("pg {}: the shard here is lost: osd.{next} is to lead", ctx.pg.id);
@@ -263,7 +269,7 @@ impl Shards {
             txn.ops.push(ctx.pg.meta_op());
             match ctx.store.submit(&txn) {
                 Ok(seq) => ctx.pg.last_seq = seq,
-                Err(e) => return tracing::error!("pg {}: that is not written down: {e}", ctx.pg.id),
+                Err(e) => return self.say_stuck(format!("that it is lost is not written down: {e}"), ctx),
             }
         }
         self.yield_to(*next, ctx);
